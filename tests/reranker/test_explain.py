@@ -10,7 +10,7 @@ from ridgerank.backbones.base import Backbone, cells
 from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.documents.render import list_pages, render_pages
 from ridgerank.documents.text import TextBox, match_words
-from ridgerank.errors import QueryError, StoreError
+from ridgerank.errors import BackboneError, QueryError, StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.records import Explanation, Page, Passage, Region
@@ -135,7 +135,7 @@ def test_without_a_layer_it_is_the_mean_of_all_stored_ones(whole: Reranker) -> N
 def test_what_cannot_be_explained_is_said(reranker: Reranker) -> None:
     with pytest.raises(StoreError, match=r"no page 'b\.pdf#1'"):
         reranker.explain(QUERY, "b.pdf#1")
-    with pytest.raises(StoreError, match="layer 4 of a store that holds layers 0 to 3"):
+    with pytest.raises(BackboneError, match="layer 4 of a store that holds layers 0 to 3"):
         reranker.explain(QUERY, "a.pdf#1", layer=4)
     with pytest.raises(QueryError, match="empty"):
         reranker.explain(" ", "a.pdf#1")

@@ -173,7 +173,7 @@ def test_a_failure_inside_shows_no_stack(client: TestClient, monkeypatch: pytest
     def broken(*given: object, **more: object) -> None:
         raise RuntimeError("secret of the inside")
 
-    monkeypatch.setattr("ridgerank.serving.routes.search_answer", broken)
+    monkeypatch.setattr("ridgerank.serving.app.search_answer", broken)
     answer = client.post("/v1/search", json={"query": QUERY, "k": 5})
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"

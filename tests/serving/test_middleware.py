@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from starlette.types import Message
 
-from ridgerank.serving.middleware import BodyReceiver, BodyRefused
+from ridgerank.serving.http_errors import BodyRefused
+from ridgerank.serving.middleware import BodyReceiver
 from ridgerank.serving.settings import Limits
 
 LIMITS = Limits(body_bytes=1000, small_body_bytes=100, large_bodies=2, body_seconds=0.05)

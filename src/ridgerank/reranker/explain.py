@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 from ridgerank.backbones.text import CausalText
 from ridgerank.documents.ocr import find_words
 from ridgerank.documents.text import BoxedWord, surround
-from ridgerank.errors import DocumentError, ExtraMissing, StoreError
+from ridgerank.errors import BackboneError, DocumentError, ExtraMissing, StoreError
 from ridgerank.processes import IsolatedProcess, TookTooLong, WorkerDied
 from ridgerank.ragged import Bools, Floats
 from ridgerank.records import Explanation, Passage, Region, State
@@ -54,7 +54,9 @@ def explain(
     lineage = shallow.store.lineage
     end = lineage.storage.exit_layer
     if layer is not None and not 0 <= layer < end:
-        raise StoreError(f"layer {layer} of a store that holds layers 0 to {end - 1}; ask for one of these")
+        raise BackboneError(
+            f"layer {layer} of a store that holds layers 0 to {end - 1}; ask for one of these"
+        )
     layers = (0, end) if layer is None else (layer, layer + 1)
     chosen = slice(*layers)
     reads_text = shallow.backbone.reads_text

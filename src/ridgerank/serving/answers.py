@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ridgerank.records import Ranking, to_json
+from ridgerank.records import to_json
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.documents import RequestDocuments, take_apart
 from ridgerank.serving.engine import RankingResult
@@ -56,34 +56,25 @@ def search_answer(
     service: Service, state: StoreState, result: RankingResult, *, top_n: int, lines: bool
 ) -> SearchResponse:
     """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
-    ranking = result.ranking
-    shown = ranking.pages[:top_n]
-    texts = {}
-    if lines and shown:
-        texts = {
-            page.page_id: page.text for page in state.reranker.store.pages([each.page_id for each in shown])
-        }
+    shown, store = result.ranking.pages[:top_n], state.reranker.store
+    wanted = [page.page_id for page in shown] if lines else []
+    texts = {page.page_id: page.text for page in store.pages(wanted)} if wanted else {}
     parts = ("retriever_part", "readout_part")  # the page computes these for any weight
     pages = f"/stores/{state.name}/v1/pages" if len(service.stores) > 1 else "/v1/pages"
     return SearchResponse(
         id=uuid.uuid4().hex,
-        model=service.model,
-        query=ranking.query,
-        weight=ranking.weight,
-        weight_source=weight_source(result.candidates),
-        reranked=ranking.reranked,
-        reasons=list(ranking.reasons),
+        query=result.ranking.query,
         results=[
             SearchResult(
                 **{name: value for name, value in to_json(page).items() if name not in parts},
                 image_url=f"{pages}/{page.page_id}/image",
                 thumbnail_url=f"{pages}/{page.page_id}/thumbnail",
                 reason=page.reason,
-                line=find_matching_line(texts.get(page.page_id, ""), ranking.query),
+                line=find_matching_line(texts.get(page.page_id, ""), result.ranking.query),
             )
             for page in shown
         ],
-        latency_ms=step_times(result),
+        **_ranking_facts(service, result),
     )
 
 
@@ -105,12 +96,6 @@ def rerank_answer(
     for each in answer["results"]:
         each["document"] = _vllm_document(request.sent_documents[each["index"]])
     return answer
-
-
-def answer_headers(ranking: Ranking) -> dict[str, str]:
-    """What an answer without room for it says in its headers: whether it was reranked, and why not."""
-    reasons = "; ".join(ranking.reasons).encode("ascii", "replace").decode()
-    return {"X-Reranked": str(ranking.reranked).lower(), "X-Reasons": reasons}
 
 
 def token_usage(service: Service, *lists: CandidateList) -> Usage:
@@ -165,16 +150,24 @@ def _rerank_response(
     warnings = [*ranking.reasons, *foreign_warnings(service, request)]
     return RerankResponse(
         id=request.request_id or uuid.uuid4().hex,
-        model=service.model,
         results=results[: request.top_n or None],
         usage=token_usage(service, result.candidates),
         meta=Meta(api_version={"version": version}, warnings=warnings),
-        weight=ranking.weight,
-        weight_source=weight_source(result.candidates),
-        reranked=ranking.reranked,
-        reasons=list(ranking.reasons),
-        latency_ms=step_times(result),
+        **_ranking_facts(service, result),
     )
+
+
+def _ranking_facts(service: Service, result: RankingResult) -> dict[str, Any]:
+    """What a search and a rerank answer say alike."""
+    ranking = result.ranking
+    return {
+        "model": service.model,
+        "weight": ranking.weight,
+        "weight_source": weight_source(result.candidates),
+        "reranked": ranking.reranked,
+        "reasons": list(ranking.reasons),
+        "latency_ms": step_times(result),
+    }
 
 
 def _tei_result(result: RerankResult, request: RerankRequest, documents: RequestDocuments) -> TeiResult:

@@ -6,11 +6,19 @@ from http import HTTPStatus
 from pathlib import PurePath
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
 from ridgerank.errors import BackboneError, DocumentError, QueryError, RidgeRankError, ScoreError
 from ridgerank.serving.schemas import FieldError
 from ridgerank.serving.settings import Dialect
 
 _SHOWN_CHARACTERS = 80
+_SHOWN_FIELDS = 10
+_KNOWN = {
+    404: ("no_such_path", "no such path; /openapi.json lists those there are"),
+    405: ("no_such_method", "this path has other methods"),
+}
 _CALLER_CODES: dict[type[RidgeRankError], str] = {
     QueryError: "bad_query",
     ScoreError: "bad_scores",
@@ -62,6 +70,14 @@ class ApiError(Exception):
         return status, {"message": message, "code": self.code, "fields": shown}
 
 
+class BodyRefused(HTTPException):
+    """A body that is not read on. Of all errors met while reading, FastAPI passes on only its own kind."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, message)
+        self.code = code
+
+
 def shutting_down() -> ApiError:
     """The server finishes what it has and takes nothing new."""
     return ApiError(503, "shutting_down", "the server is shutting down; ask another one", retry_after=5)
@@ -74,12 +90,31 @@ def page_not_found(name: str) -> ApiError:
     )
 
 
-def from_library_error(error: RidgeRankError) -> ApiError | None:
+def as_api_error(error: Exception) -> ApiError | None:
     """An error that a request caused, as the API has it; None where the fault is the server's own."""
-    for kind, code in _CALLER_CODES.items():
-        if isinstance(error, kind):
-            return ApiError(422, code, hide_paths(str(error)))
-    return None
+    match error:
+        case ApiError():
+            return error
+        case RequestValidationError():  # values are not sent back: they may be large
+            problems = error.errors()
+            fields = [
+                FieldError(
+                    field=".".join(str(part) for part in problem["loc"])[:200],
+                    message=str(problem["msg"]).removeprefix("Value error, ")[:200],
+                )
+                for problem in problems[:_SHOWN_FIELDS]
+            ]
+            message = f"the request is not as expected; {fields[0].field}: {fields[0].message}"
+            too_long = any(problem["type"] == "string_too_long" for problem in problems)
+            return ApiError(422, "invalid_request", message, fields=fields, too_long=too_long)
+        case BodyRefused():
+            return ApiError(error.status_code, error.code, error.detail)
+        case HTTPException():
+            code, message = _KNOWN.get(error.status_code, ("bad_request", str(error.detail)))
+            return ApiError(error.status_code, code, message)
+    codes = (code for kind, code in _CALLER_CODES.items() if isinstance(error, kind))
+    code = next(codes, None)
+    return None if code is None else ApiError(422, code, hide_paths(str(error)))
 
 
 def hide_paths(message: str) -> str:

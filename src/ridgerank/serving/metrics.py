@@ -23,7 +23,6 @@ from ridgerank.ragged import Ragged
 from ridgerank.records import Ranking
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.serving.engine import Engine, RankingResult
-from ridgerank.serving.schemas import WeightSource
 from ridgerank.serving.settings import SHARED_FOLDER
 from ridgerank.serving.stores import ServedStore, StoreState
 from ridgerank.store.page_store import CacheCounts
@@ -89,7 +88,7 @@ class Drift:
         }
 
 
-def weight_source(candidates: CandidateList) -> WeightSource:
+def weight_source(candidates: CandidateList) -> str:
     """Where the weight of a list came from."""
     if not candidates.scored:
         return "readout_alone"

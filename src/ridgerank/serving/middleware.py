@@ -14,10 +14,9 @@ import time
 import uuid
 from urllib.parse import urlsplit
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ridgerank.serving.http_errors import ApiError
+from ridgerank.serving.http_errors import ApiError, BodyRefused, as_api_error
 from ridgerank.serving.logs import request_id, request_log
 from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.service import Service
@@ -46,14 +45,6 @@ _HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"cache-control": b"no-cache",
 }
-
-
-class BodyRefused(HTTPException):
-    """A body that is not read on. Of all errors met while reading, FastAPI passes on only its own kind."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(status, message)
-        self.code = code
 
 
 class RequestMiddleware:
@@ -102,13 +93,14 @@ class RequestMiddleware:
         try:
             self._admit(scope, headers, choice)
             await self._app(scope, self._bodies.bounded(receive), send_checked)
-        except ApiError as error:
-            await self._send_error(send_checked, error)
-        except Exception:
-            log.exception("request %s failed", identifier)
-            if not started:
+        except Exception as error:
+            refused = as_api_error(error)
+            if refused is None:
+                log.exception("request %s failed", identifier)
                 message = f"the server failed; its log says why, under {identifier}"
-                await self._send_error(send_checked, ApiError(500, "internal_error", message))
+                refused = ApiError(500, "internal_error", message)
+            if not started:
+                await self._send_error(send_checked, refused)
         finally:
             self._waiting -= _path(scope) in WORK_PATHS
             seconds = time.perf_counter() - start
@@ -134,8 +126,7 @@ class RequestMiddleware:
         if not length.isdigit():
             raise ApiError(400, "bad_length", "the Content-Length is not a number")
         if len(length) > 18 or int(length) > limits.body_bytes:
-            refused = _too_large(limits)
-            raise ApiError(refused.status_code, refused.code, refused.detail)
+            raise _too_large(limits)
         head = len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in scope["headers"])
         if head > limits.header_bytes:  # what arrives at once passes h11's own limit
             raise ApiError(431, "too_large", f"the head has more than {limits.header_bytes:,} bytes")

@@ -51,16 +51,6 @@ Scores: TypeAlias = Annotated[
     list[Annotated[float, Field(allow_inf_nan=False)]],
     Field(max_length=MAX_DOCUMENTS, description="The first stage's score of each document, in their order."),
 ]
-WeightSource: TypeAlias = Literal["calibration", "default", "readout_alone"]
-"""Where w came from: calibrated, 0.5 for another retriever, or 1 because there were no retriever scores."""
-Reranked = Annotated[bool, Field(description="Whether the model has a say in this order.")]
-Reasons = Annotated[
-    list[str], Field(description="What a careful caller should know; which order it is if not reranked.")
-]
-Milliseconds = Annotated[
-    dict[str, float],
-    Field(description="Of each step: queue, retrieval, reading stored pages, compute (the model), ranking."),
-]
 _RELEVANCE = (
     "From 0 to 1, never rising down the results: the fused order at the level of the margins that the full "
     "model is predicted to give; only a rank if the calibration predicts no margin."
@@ -319,19 +309,30 @@ class Meta(ResponseModel):
     warnings: list[str]
 
 
-class RerankResponse(ResponseModel):
-    """Results, best first."""
+class RankingResponse(ResponseModel):
+    """What every answer with a ranking says."""
 
     id: str
     model: str
+    weight: float = Field(ge=0, le=1, description="w: the readout's share in the fused score.")
+    weight_source: Literal["calibration", "default", "readout_alone"] = Field(
+        description="Calibrated, 0.5 for another retriever, or 1 because there were no retriever scores."
+    )
+    reranked: bool = Field(description="Whether the model has a say in this order.")
+    reasons: list[str] = Field(
+        description="What a careful caller should know; which order it is if not reranked."
+    )
+    latency_ms: dict[str, float] = Field(
+        description="Of each step: queue, retrieval, reading stored pages, compute (the model), ranking."
+    )
+
+
+class RerankResponse(RankingResponse):
+    """Results, best first."""
+
     results: list[RerankResult]
     usage: Usage
     meta: Meta
-    weight: float = Field(ge=0, le=1, description="w: the readout's share in the fused score.")
-    weight_source: WeightSource
-    reranked: Reranked
-    reasons: Reasons
-    latency_ms: Milliseconds
 
 
 class TeiResult(ResponseModel):
@@ -472,18 +473,11 @@ class SearchResult(ResponseModel):
     line: MatchedLine | None = Field(description="Null without `lines`, or without page text.")
 
 
-class SearchResponse(ResponseModel):
+class SearchResponse(RankingResponse):
     """Pages, best first."""
 
-    id: str
-    model: str
     query: str
-    weight: float = Field(ge=0, le=1)
-    weight_source: WeightSource
-    reranked: Reranked
-    reasons: Reasons
     results: list[SearchResult]
-    latency_ms: Milliseconds
 
 
 class ExplainRequest(

@@ -126,7 +126,7 @@ class Service:
 
         running = asyncio.get_running_loop().run_in_executor(self._retrieval, prepare)
         try:
-            return await asyncio.wait_for(running, self._seconds(body.deadline_ms))
+            return await asyncio.wait_for(running, self.seconds(body.deadline_ms))
         except TimeoutError:
             raise self._late(body.deadline_ms) from None
 
@@ -214,7 +214,7 @@ class Service:
         self, request: Request, works: Sequence[Work], *, deadline_ms: int | None
     ) -> list[RankingResult | Explanation]:
         """Wait for all of these; stop at the deadline, or when the caller hangs up."""
-        seconds = self._seconds(deadline_ms) - (time.monotonic() - works[0].began)
+        seconds = self.seconds(deadline_ms) - (time.monotonic() - works[0].began)
         sizes = await asyncio.to_thread(self._count_tokens, works)
         jobs = self.engine.submit(works, sizes, seconds=seconds)
         results = asyncio.gather(*(asyncio.wrap_future(job.result) for job in jobs), return_exceptions=True)
@@ -240,12 +240,13 @@ class Service:
                 results.add_done_callback(lambda done: done.cancelled() or done.exception())
                 results.cancel()
 
-    def _seconds(self, deadline_ms: int | None) -> float:
+    def seconds(self, deadline_ms: int | None) -> float:
+        """How long a request may take."""
         limit = self.settings.limits.deadline_seconds
         return limit if deadline_ms is None else min(limit, deadline_ms / 1000)
 
     def _late(self, deadline_ms: int | None) -> ApiError:
-        seconds = self._seconds(deadline_ms)
+        seconds = self.seconds(deadline_ms)
         if seconds < self.settings.limits.deadline_seconds:
             allowed = f"no answer within the {1000 * seconds:.0f} ms the request allowed"
             return ApiError(408, "deadline_passed", allowed)
