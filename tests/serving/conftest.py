@@ -151,7 +151,6 @@ def end(service: Service) -> None:
     """Close a service; its model stays."""
     service.end_refresh()
     service.engine.close()
-    service.end_processes()
     service.page_images.close()
 
 

@@ -244,11 +244,12 @@ async def _send_image(service: Service, page_id: str, state: StoreState, *, smal
     store, images = state.reranker.store, service.page_images
     await _find_page(state, page_id)
     if small:
-        made = await asyncio.to_thread(images.thumbnail, store, page_id)
+        data, media_type = await asyncio.to_thread(images.thumbnail, store, page_id)
     else:
-        made = await asyncio.shield(asyncio.wrap_future(images.render(store, page_id)))
+        data = await asyncio.shield(asyncio.wrap_future(images.render(store, page_id)))
+        media_type = "image/png"
     headers = {"Cache-Control": "private, max-age=86400, immutable"}  # the id is a digest of the content
-    return Response(made.data, media_type=made.media_type, headers=headers)
+    return Response(data, media_type=media_type, headers=headers)
 
 
 async def _search(
@@ -395,7 +396,7 @@ def _rank_work(
     """The work of ranking documents; a weight of 1 ranks by the readout alone."""
 
     def prepare(check_caller: Callable[[], None]) -> CandidateList:
-        candidates = documents.candidates(retriever_scores, service.image_decoder.for_request())
+        candidates = documents.candidates(retriever_scores, service.page_images.decoder())
         made: ListOptions = {**options, "before_encoding": check_caller}
         return state.reranker.prepare(query, candidates, **made)
 

@@ -119,12 +119,8 @@ class Engine:
         if self.closing:
             raise http_errors.shutting_down()
         if self.admitted >= self.limits.admitted:
-            raise ApiError(
-                429,
-                "overloaded",
-                f"{self.admitted} requests are being worked on, all this server takes; try again",
-                retry_after=1,
-            )
+            message = f"{self.admitted} requests are being worked on, all this server takes; try again"
+            raise ApiError(429, "overloaded", message, retry_after=1)
 
     def submit(
         self, works: Sequence[Work], pair_tokens: Sequence[int] = (), *, seconds: float = math.inf

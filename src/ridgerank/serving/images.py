@@ -9,7 +9,6 @@ import io
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
@@ -29,34 +28,29 @@ PIXELS = 2_000_000
 """Of a page image: enough to read small print."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedImage:
-    """An image as a file has it."""
-
-    data: bytes
-    media_type: str
-
-
 class PageImages:
-    """Renders pages one at a time and keeps the last ones in memory; safe for any number of threads."""
+    """Renders pages one at a time, keeps the last ones in memory, and decodes what callers send.
 
-    def __init__(self, limits: Limits) -> None:
+    Safe for any number of threads.
+    """
+
+    def __init__(self, limits: Limits, *, max_pixels: PixelBudget) -> None:
+        """Images are decoded to pages of `max_pixels` at most."""
         self._limits = limits
-        self._images: ByteLRU[tuple[str, str], EncodedImage] = ByteLRU(
-            limits.image_cache_bytes, count_bytes=lambda image: len(image.data)
-        )
+        self._max_pixels = max_pixels
+        self._images: ByteLRU[tuple[str, str], bytes] = ByteLRU(limits.image_cache_bytes, count_bytes=len)
         """By store and page id, as `_renders`."""
-        self._renders: dict[tuple[str, str], Future[EncodedImage]] = {}
+        self._renders: dict[tuple[str, str], Future[bytes]] = {}
         self._lock = Lock()
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="ridgerank-render")
-        self._process = IsolatedProcess()
+        self._drawing, self._decoding = IsolatedProcess(), IsolatedProcess()
 
-    def render(self, store: PageStore, page_id: str) -> Future[EncodedImage]:
-        """Render a stored page, or take it from memory; requests for one page share its rendering."""
+    def render(self, store: PageStore, page_id: str) -> Future[bytes]:
+        """A stored page as PNG, rendered or from memory; requests for one page share its rendering."""
         key = (store.uri, page_id)
         with self._lock:
             if (image := self._images.get(key)) is not None:
-                ready: Future[EncodedImage] = Future()
+                ready: Future[bytes] = Future()
                 ready.set_result(image)
                 return ready
             if key not in self._renders:
@@ -65,36 +59,37 @@ class PageImages:
                 self._renders[key] = self._renderer.submit(self._render, store, page_id)
             return self._renders[key]
 
-    def thumbnail(self, store: PageStore, page_id: str) -> EncodedImage:
-        """Read the small image in the store: call it outside the event loop."""
+    def thumbnail(self, store: PageStore, page_id: str) -> tuple[bytes, str]:
+        """The small image in the store and its media type: call it outside the event loop."""
         [page] = store.pages([page_id])
         if not page.thumbnail:
             raise ApiError(404, "no_picture", "the page was stored without a thumbnail")
         with Image.open(io.BytesIO(page.thumbnail)) as image:
-            return EncodedImage(page.thumbnail, image.get_format_mimetype() or "application/octet-stream")
+            return page.thumbnail, image.get_format_mimetype() or "application/octet-stream"
 
-    def end_process(self) -> None:
-        """End the process that reads documents, whatever it does."""
-        self._process.close()
+    def end_processes(self) -> None:
+        """End the processes that decode and draw, whatever they do."""
+        self._decoding.close()
+        self._drawing.close()
 
     def close(self) -> None:
-        """Stop rendering, at once."""
-        self.end_process()
+        """Stop at once."""
+        self.end_processes()
         self._renderer.shutdown(cancel_futures=True)
 
-    def _render(self, store: PageStore, page_id: str) -> EncodedImage:
+    def _render(self, store: PageStore, page_id: str) -> bytes:
         key = (store.uri, page_id)
         try:
             [stored] = store.pages([page_id])
             name = (*stored.references, page_id)[0]
             paths = recall_sources(store.uri, [stored.source])
             seconds = self._limits.render_seconds
-            data = self._process.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
+            data = self._drawing.call(draw_page, seconds, paths, page_id, max_pixels=PIXELS)
             if data is None:
                 gone = f"the document of {name} is no longer where it was indexed"
                 raise ApiError(404, "document_gone", gone)
-            self._images.put(key, EncodedImage(data, "image/png"))
-            return EncodedImage(data, "image/png")
+            self._images.put(key, data)
+            return data
         except (TookTooLong, WorkerDied) as error:
             late = isinstance(error, TookTooLong)
             what = f"takes more than {seconds:g} s to draw" if late else "ends the process that draws it"
@@ -103,17 +98,7 @@ class PageImages:
             with self._lock:
                 del self._renders[key]
 
-
-class ImageDecoder:
-    """Decodes images for all requests of a server; safe for any number of threads."""
-
-    def __init__(self, limits: Limits, *, max_pixels: PixelBudget) -> None:
-        """Pages have `max_pixels` at most."""
-        self._limits = limits
-        self._max_pixels = max_pixels
-        self._process = IsolatedProcess()
-
-    def for_request(self) -> Callable[[bytes, str, str], Page]:
+    def decoder(self) -> Callable[[bytes, str, str], Page]:
         """A function that makes pages of one request's images: of a file's bytes, a name and a text.
 
         It stops when the request's time is used up.
@@ -125,7 +110,7 @@ class ImageDecoder:
             start = time.monotonic()
             made = partial(decode_page, max_pixels=self._max_pixels, image_pixels=limits.image_pixels)
             try:
-                return self._process.call(made, max(0.0, seconds_left), content, name, text)
+                return self._decoding.call(made, max(0.0, seconds_left), content, name, text)
             except TookTooLong as error:
                 raise DocumentError(
                     f"the images of this request take more than {limits.decode_seconds:g} s to decode; "
@@ -139,7 +124,3 @@ class ImageDecoder:
                 seconds_left -= time.monotonic() - start
 
         return decode
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()

@@ -197,7 +197,7 @@ def _make_app(make_service: "Callable[[], Service]", settings: ServeSettings) ->
     if settings.json_logs:
         log_json()
     service = make_service()
-    end_in_time(partial(service.engine.close, seconds=END_SECONDS), service.end_processes)
+    end_in_time(partial(service.engine.close, seconds=END_SECONDS), service.page_images.end_processes)
     return create_app(service, close_seconds=1.0)
 
 

@@ -20,7 +20,7 @@ from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving import http_errors
 from ridgerank.serving.engine import CallerLeftError, Engine, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
-from ridgerank.serving.images import ImageDecoder, PageImages
+from ridgerank.serving.images import PageImages
 from ridgerank.serving.logs import QueryLog
 from ridgerank.serving.metrics import Metrics
 from ridgerank.serving.schemas import RankingModel
@@ -53,8 +53,7 @@ class Service:
         self.engine = Engine(settings.limits, shares=self.backbone.device.type != "cpu")
         self._retrieval = ThreadPoolExecutor(2, thread_name_prefix="ridgerank-retrieval")
         self.metrics = Metrics(self.engine, self.stores, self._opened.cache_counts)
-        self.page_images = PageImages(settings.limits)
-        self.image_decoder = ImageDecoder(settings.limits, max_pixels=self.backbone.page_budget)
+        self.page_images = PageImages(settings.limits, max_pixels=self.backbone.page_budget)
         self._probing = Lock()
         self._probed_at: float | None = None
         self._readable = False
@@ -77,17 +76,11 @@ class Service:
         in_path = request.scope["ridgerank"].named
         name = in_path or sent or (next(iter(usable)) if len(usable) == 1 else None)
         if name is None:
-            raise ApiError(
-                422,
-                "store_missing",
-                f"this server has {len(usable)} stores; name one as `store`, or call /stores/NAME/…",
-            )
+            message = f"this server has {len(usable)} stores; name one as `store`, or call /stores/NAME/…"
+            raise ApiError(422, "store_missing", message)
         if name not in usable or sent not in (None, name):
-            raise ApiError(
-                404,
-                "no_such_store",
-                f"no store {http_errors.shorten_words(sent or name)!r} here; see /v1/models",
-            )
+            unknown = http_errors.shorten_words(sent or name)
+            raise ApiError(404, "no_such_store", f"no store {unknown!r} here; see /v1/models")
         return usable[name]
 
     async def answer(
@@ -189,7 +182,6 @@ class Service:
         """Finish what was admitted, within `seconds`, then end all processes and close the stores."""
         self.end_refresh()
         self.engine.close(seconds=seconds)
-        self.end_processes()
         self.page_images.close()
         self._retrieval.shutdown(wait=False, cancel_futures=True)
         self.judging_thread.shutdown(wait=False, cancel_futures=True)
@@ -204,11 +196,6 @@ class Service:
         """Take up no more changes of the stores."""
         self._closed.set()
         self._refresher.join(1.0)
-
-    def end_processes(self) -> None:
-        """End the processes that decode and render, whatever they do."""
-        self.image_decoder.close()
-        self.page_images.end_process()
 
     async def run(
         self, request: Request, works: Sequence[Work], *, deadline_ms: int | None
@@ -258,20 +245,16 @@ class Service:
         limits, tokens = self.settings.limits, self.backbone.tokens
         lengths = [len(tokens.suffix(work.query)) for work in works]
         if max(lengths) > limits.query_tokens:
-            raise ApiError(
-                422,
-                "too_much_work",
-                f"the query has {max(lengths):,} tokens with its prompt, more than the "
-                f"{limits.query_tokens:,} this server runs; shorten it",
-            )
+            found = f"the query has {max(lengths):,} tokens with its prompt"
+            most = f"more than the {limits.query_tokens:,} this server runs; shorten it"
+            raise ApiError(422, "too_much_work", f"{found}, {most}")
         sizes = [length * work.candidates for length, work in zip(lengths, works, strict=True)]
         if sum(sizes) > limits.pair_tokens:
-            raise ApiError(
-                422,
-                "too_much_work",
+            message = (
                 f"{sum(sizes):,} query tokens over all candidates, more than the {limits.pair_tokens:,} this "
-                "server runs for a request; send a shorter query, or fewer candidates",
+                "server runs for a request; send a shorter query, or fewer candidates"
             )
+            raise ApiError(422, "too_much_work", message)
         return sizes
 
     def _probe(self, served: ServedStore) -> bool:
