@@ -52,8 +52,7 @@ def test_pages_one_run_lacks_follow_in_their_own_order_and_are_counted() -> None
     assert fused.pages(0) == ["a", "b", "c", "d", "y", "x"]
     assert fused.pages(1) == ["a"]
     assert fused.pages(2) == ["a", "z"]
-    assert joined.missing_queries().tolist() == [1, 1]
-    assert joined.missing_pages().tolist() == [2, 2]
+    assert joined.missing() == [(1, 2), (1, 2)]
 
 
 def test_the_output_is_already_in_the_order_a_reader_would_sort_it_into() -> None:

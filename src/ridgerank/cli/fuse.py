@@ -62,7 +62,12 @@ def fuse_command(
     from ridgerank.trec import read_run
 
     given = _parse_weights(weight, len(runs))
-    _require_one_source(len(runs), qrels, third, given)
+    if len(runs) < 2:
+        raise typer.BadParameter(f"{len(runs)} run, expected at least two to fuse")
+    if sum(source is not None for source in (qrels, third, given)) != 1:
+        raise typer.BadParameter("give exactly one source of weights: --qrels, --third or --weight")
+    if len(runs) > 2 and third is not None:
+        raise typer.BadParameter(f"--third weighs two runs; give --qrels or --weight for {len(runs)} runs")
     fused_runs = [read_run(path) for path in runs]
     joined = join(*fused_runs)
     names = [path.name for path in runs]
@@ -75,22 +80,13 @@ def fuse_command(
         facts = _weigh_many(joined, names, qrels, given)
         fused = fuse_runs(joined, facts["weights"])
     facts["queries"] = len(joined.queries)
-    lacking = zip(names, joined.missing_queries().tolist(), joined.missing_pages().tolist(), strict=True)
-    facts["missing"] = [{"run": name, "queries": queries, "pages": pages} for name, queries, pages in lacking]
+    lacking = zip(names, joined.missing(), strict=True)
+    facts["missing"] = [{"run": name, "queries": lacked, "pages": pages} for name, (lacked, pages) in lacking]
     if report is not None:
         with replace_text_file(report) as file:
             file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
     write_run_to(output, fused)
     _print_summary(facts)
-
-
-def _require_one_source(runs: int, qrels: Path | None, third: Path | None, given: object) -> None:
-    if runs < 2:
-        raise typer.BadParameter(f"{runs} run, expected at least two to fuse")
-    if sum(source is not None for source in (qrels, third, given)) != 1:
-        raise typer.BadParameter("give exactly one source of weights: --qrels, --third or --weight")
-    if runs > 2 and third is not None:
-        raise typer.BadParameter(f"--third weighs two runs; give --qrels or --weight for {runs} runs")
 
 
 def _parse_weights(text: str | None, runs: int) -> list[float] | None:

@@ -47,15 +47,13 @@ class JoinedRuns:
         """(runs, members): the run scores the page."""
         return ~np.isnan(self.scores)
 
-    def missing_queries(self) -> Ints:
-        """(runs,): queries of which the run has no page at all."""
-        return np.array([int(self._lacks_queries(row).sum()) for row in self.present], dtype=np.int64)
-
-    def missing_pages(self) -> Ints:
-        """(runs,): pages the run lacks under queries it does have."""
-        lengths = self.lists.lengths
-        counts = [int((~row).sum() - lengths[self._lacks_queries(row)].sum()) for row in self.present]
-        return np.array(counts, dtype=np.int64)
+    def missing(self) -> list[tuple[int, int]]:
+        """Of each run: queries of which it has no page at all, and pages it lacks under the others."""
+        counts = []
+        for row in self.present:
+            lacks = self.lists.sum(row.astype(float)) == 0
+            counts.append((int(lacks.sum()), int((~row).sum() - self.lists.lengths[lacks].sum())))
+        return counts
 
     def complete(self) -> "JoinedRuns":
         """Only the pages that every run scores; queries left without any are dropped."""
@@ -63,10 +61,8 @@ class JoinedRuns:
         if everywhere.all():
             return self
         lengths = self.lists.sum(everywhere.astype(float)).astype(np.int64)
-        queries, lists = (
-            tuple(compress(self.queries, lengths)),
-            Ragged.of_lengths(lengths[lengths > 0].tolist()),
-        )
+        queries = tuple(compress(self.queries, lengths))
+        lists = Ragged.of_lengths(lengths[lengths > 0].tolist())
         return JoinedRuns(queries, self.vocabulary, lists, self.codes[everywhere], self.scores[:, everywhere])
 
     def relevance(self, qrels: Qrels) -> Floats:
@@ -81,9 +77,6 @@ class JoinedRuns:
         # Stable: equal scores stay by page id, last first.
         order = np.lexsort((-scores, self.lists.list_numbers()))
         return Run(self.queries, self.vocabulary, self.lists, self.codes[order], scores[order])
-
-    def _lacks_queries(self, present: Bools) -> Bools:
-        return np.asarray(self.lists.sum(present.astype(float)) == 0)
 
 
 def join(*runs: Run) -> JoinedRuns:

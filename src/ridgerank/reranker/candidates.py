@@ -23,7 +23,6 @@ from ridgerank.documents.render import page_from_image, page_from_text
 from ridgerank.documents.sources import digest_bytes, file_page_id
 from ridgerank.errors import DocumentError, ScoreError
 from ridgerank.fusion.standardize import standard_deviations, standardize
-from ridgerank.fusion.weight import WeightEstimate
 from ridgerank.lineage import Lineage
 from ridgerank.ragged import Floats, Ragged, finite_scores
 from ridgerank.records import Candidate, Latency, Page, RankedPage, Ranking, State
@@ -325,14 +324,6 @@ class CandidateList:
     """Why the model does not run and the retriever's order stays; empty if it runs."""
     retrieval_ms: float = 0.0
 
-    def note_ties(self, readout_scores: Floats) -> list[str]:
-        """Say where a score could not tell the candidates apart; `readout_scores` is (candidates,)."""
-        if len(self.scores) == 1:
-            return ["one candidate: there is nothing to rank"]
-        if readout_scores.max() == readout_scores.min():
-            return ["the readout's scores are all equal: the retriever alone decides"]
-        return []
-
 
 def drop_unreadable(candidates: CandidateList, store: PageStore) -> CandidateList:
     """The list without pages that are damaged or not encoded yet, as far as the store has met them."""
@@ -343,11 +334,6 @@ def drop_unreadable(candidates: CandidateList, store: PageStore) -> CandidateLis
         notes = [*candidates.notes, note]
         return replace(candidates, page_ids=page_ids, scores=candidates.scores[kept], notes=notes)
     return candidates
-
-
-def note_pending(pending: Mapping[str, PackedPrefix]) -> list[str]:
-    """Say how many pages had to be encoded for this query."""
-    return [f"{len(pending)} candidates were encoded just now: indexing has not come to them"] * bool(pending)
 
 
 def run_lists(
@@ -446,11 +432,19 @@ def rank_states(
         readout_scores, weight = calibration.readout.score(states), candidates.weight
         if calibration.target_readout is not None and weight > 0 and len(states) > 1:
             predicted = calibration.target_readout.predict(states)
-        notes = [*_caution(calibration.weight, weight), *notes, *candidates.note_ties(readout_scores)]
+        if calibration.weight.cause and weight == calibration.weight.weight:  # it is not an estimate
+            order = "the pages are in the retriever's order" if weight == 0 else "the weight is a default"
+            notes.insert(0, f"weight {weight:g}, {order}: {calibration.weight.cause}")
+        if len(states) == 1:
+            notes.append("one candidate: there is nothing to rank")
+        elif readout_scores.max() == readout_scores.min():
+            notes.append("the readout's scores are all equal: the retriever alone decides")
         reading_ms, compute_ms = list_states.reading_ms, list_states.compute_ms
     elif candidates.unread or not candidates.tail:
         notes = [candidates.unread or "no candidates", *notes]
-    pages = _order_pages(candidates, readout_scores, _name_pages(candidates, store), predicted, calibration)
+    stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.names]
+    references = candidates.names | dict(zip(stored, store.references(stored), strict=True))
+    pages = _order_pages(candidates, readout_scores, references, predicted, calibration)
     pages += _tail_pages(candidates, pages)
     ranking_ms = 1000 * (time.perf_counter() - start)
     return Ranking(
@@ -480,11 +474,11 @@ def _order_pages(
     retriever_ranks[np.lexsort((sent, -candidates.scores))] = np.arange(1, count + 1)
     weight = 0.0 if readout_scores is None else candidates.weight
     readout = np.full(count, np.nan) if readout_scores is None else readout_scores
-    retriever_spread, readout_spread = _mean_deviations(calibration)
-    retriever_z = _standardize_list(
-        candidates.scores, retriever_spread if candidates.calibrated else float("nan")
-    )
-    readout_z = _standardize_list(np.nan_to_num(readout), readout_spread)
+    retriever_spread, lists = float("nan"), calibration.lists
+    if candidates.calibrated and lists is not None and len(lists.lists):
+        retriever_spread = float(standard_deviations(lists.retriever, lists.lists).mean())
+    retriever_z = _standardize_list(candidates.scores, retriever_spread)
+    readout_z = _standardize_list(np.nan_to_num(readout), calibration.diagnostics.readout_spread)
     retriever_parts, readout_parts = (1.0 - weight) * retriever_z, weight * readout_z
     fused_scores = retriever_parts + readout_parts
     order = np.lexsort((retriever_ranks, -fused_scores))
@@ -514,14 +508,6 @@ def _standardize_list(scores: Floats, deviation: float) -> Floats:
         return standardize(scores, Ragged.of_lengths([len(scores)]))
     centered: Floats = (scores - scores.mean()) / deviation
     return centered
-
-
-def _mean_deviations(calibration: Calibration) -> tuple[float, float]:
-    """Mean standard deviation of the retriever's and the readout's scores in a list; NaN if not measured."""
-    lists = calibration.lists
-    known = lists is not None and len(lists.lists) > 0
-    retriever = standard_deviations(lists.retriever, lists.lists).mean() if lists and known else float("nan")
-    return float(retriever), calibration.diagnostics.readout_spread
 
 
 def _tail_pages(candidates: CandidateList, pages: Sequence[RankedPage]) -> list[RankedPage]:
@@ -595,17 +581,3 @@ def drop_low_scores(ranking: Ranking, min_score: float | None) -> Ranking:
     best = ranking.pages[0].relevance_score
     lack = f"no page reaches min_score {min_score:g}: the best of {len(ranking.pages)} has {best:.2f}"
     return replace(ranking, pages=(), reasons=(*ranking.reasons, lack))
-
-
-def _caution(calibrated: WeightEstimate, weight: float) -> list[str]:
-    """Why the calibrated weight is not an estimate, said with every ranking that uses it."""
-    if not calibrated.cause or weight != calibrated.weight:
-        return []
-    order = "the pages are in the retriever's order" if weight == 0 else "the weight is a default"
-    return [f"weight {weight:g}, {order}: {calibrated.cause}"]
-
-
-def _name_pages(candidates: CandidateList, store: PageStore) -> dict[str, str]:
-    """What each candidate is called, by page id."""
-    stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.names]
-    return candidates.names | dict(zip(stored, store.references(stored), strict=True))

@@ -1,6 +1,6 @@
 """How a store and its calibration are opened, before any model: a wrong path costs no import of torch."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,7 +9,6 @@ from ridgerank.store.page_store import CACHE_BYTES, PageStore
 from ridgerank.store.sidecar import open_calibrations
 
 if TYPE_CHECKING:
-    from ridgerank.backbones.base import Backbone
     from ridgerank.reranker.reranker import Reranker
 
 
@@ -24,20 +23,12 @@ class RerankerOptions:
     dtype: str | None = None
     cache_bytes: int = CACHE_BYTES
 
-    def open(self, store: "str | CalibratedStore", *, backbone: "Backbone | None" = None) -> "Reranker":
-        """Open a calibrated store, then import torch and load a model unless one is given."""
+    def open(self, store: "str | CalibratedStore") -> "Reranker":
+        """Open a calibrated store, then import torch and load the model."""
         parts = open_calibrated(store, self.readout) if isinstance(store, str) else store
-        from ridgerank.backbones.load import parse_dtype
         from ridgerank.reranker.reranker import Reranker
 
-        return Reranker.open(
-            parts,
-            backbone=backbone or self.backbone,
-            retriever=self.retriever,
-            cache_bytes=self.cache_bytes,
-            device=self.device,
-            dtype=parse_dtype(self.dtype),
-        )
+        return Reranker.open(parts, **asdict(self))
 
 
 class CalibratedStore(NamedTuple):

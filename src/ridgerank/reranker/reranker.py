@@ -22,17 +22,11 @@ import numpy as np
 import torch
 
 from ridgerank.backbones.base import Backbone
+from ridgerank.backbones.load import parse_dtype
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import DEFAULT_NAME, Calibration
 from ridgerank.calibration.weight import equal_weight
-from ridgerank.errors import (
-    BackboneError,
-    ExtraMissing,
-    RetrieverError,
-    ScoreError,
-    StoreError,
-    UnreadablePages,
-)
+from ridgerank.errors import BackboneError, ExtraMissing, RetrieverError, ScoreError, UnreadablePages
 from ridgerank.fusion.standardize import standardize
 from ridgerank.processes import IsolatedProcess
 from ridgerank.ragged import Ragged
@@ -46,7 +40,6 @@ from ridgerank.reranker.candidates import (
     drop_low_scores,
     drop_unreadable,
     match_documents,
-    note_pending,
     rank_states,
     require_min_score,
     run_lists,
@@ -114,7 +107,6 @@ class Reranker:
         self._load_retriever = partial(load_retriever, store=self.store, device=device, dtype=dtype)
         self._loading = Lock()
         self._reader = IsolatedProcess()  # started when a document is first read
-        self._closed = False
         self._missing = False
         """Whether a retriever was tried in vain."""
         self._unstored = UnstoredPages(
@@ -131,7 +123,7 @@ class Reranker:
         retriever: Retriever | str | None = None,
         cache_bytes: int = CACHE_BYTES,
         device: str | None = None,
-        dtype: torch.dtype | None = None,
+        dtype: str | torch.dtype | None = None,
     ) -> Self:
         """Open a calibrated store: its own model and retriever unless others are given.
 
@@ -139,6 +131,7 @@ class Reranker:
         needed: candidates that come with scores do not need one. `cache_bytes` of prefixes stay in memory.
         """
         opened, calibration = store if isinstance(store, tuple) else open_calibrated(store, readout)
+        dtype = parse_dtype(dtype)
         if not isinstance(backbone, Backbone):
             name = None if backbone is None else str(backbone)
             settings = ModelSettings.from_lineage(opened.lineage, name=name, device=device, dtype=dtype)
@@ -191,7 +184,6 @@ class Reranker:
 
     def prepare(self, query: str, candidates: Candidates, **options: Unpack[ListOptions]) -> CandidateList:
         """What `rank` does before the model runs: find the pages, score them, encode those missing."""
-        self._require_open()
         text = validate_query(query)
         given = options.get("weight")
         if given is not None and not (isinstance(given, SupportsFloat) and 0.0 <= float(given) <= 1.0):
@@ -248,7 +240,8 @@ class Reranker:
         for page in pages[:most]:
             if seconds is not None and time.perf_counter() - start > seconds:
                 break
-            options.get("before_encoding", _nothing)()
+            if check := options.get("before_encoding"):
+                check()
             encoded[page.page_id] = self._unstored.encode(page)
         return encoded, [page.page_id for page in pages[len(encoded) :]]
 
@@ -356,7 +349,6 @@ class Reranker:
         self, queries: Sequence[str], *, k: int = CANDIDATES, within: PageFilter | None = None
     ) -> list[CandidateList]:
         """What `search` does before the model runs; the retriever sees the queries together."""
-        self._require_open()
         texts = [validate_query(query) for query in queries]
         start = time.perf_counter()
         if within:
@@ -382,15 +374,16 @@ class Reranker:
         """Encode in memory what the store has without a prefix, as it is still being written."""
         stored = [page_id for page_id in candidates.page_ids if page_id not in candidates.unstored]
         pending = {} if candidates.unread else self._unstored.encode_pending(self.store, stored)
-        unstored, notes = candidates.unstored | pending, candidates.notes + note_pending(pending)
-        return replace(candidates, unstored=unstored, notes=notes)
+        if not pending:
+            return candidates
+        note = f"{len(pending)} candidates were encoded just now: indexing has not come to them"
+        return replace(candidates, unstored=candidates.unstored | pending, notes=[*candidates.notes, note])
 
     def explain(self, query: str, page: str, *, layer: int | None = None) -> Explanation:
         """Where the query's last state looked on a stored page, named by id or reference.
 
         The attention is averaged over heads and over the stored layers, or taken at one `layer` of them.
         """
-        self._require_open()
         return explain(self._shallow, validate_query(query), self.store.find(page), self._reader, layer=layer)
 
     def cache_counts(self) -> CacheCounts:
@@ -399,7 +392,6 @@ class Reranker:
 
     def close(self) -> None:
         """Close the store; the model stays open."""
-        self._closed = True
         self._reader.close()
 
     def __enter__(self) -> Self:
@@ -407,14 +399,6 @@ class Reranker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise StoreError(f"the reranker of {self.store.uri} is closed; open it again")
-
-
-def _nothing() -> None:
-    pass
 
 
 def _require_count(count: int | None, name: str) -> None:
