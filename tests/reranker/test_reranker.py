@@ -24,7 +24,6 @@ from ridgerank.errors import (
     LineageMismatch,
     QueryError,
     ScoreError,
-    StoreError,
 )
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import user_estimate
@@ -236,15 +235,6 @@ def test_scores_that_are_not_finite_are_refused_and_those_of_some_do_not_count(r
     some = reranker.rank(QUERY, [(names[0], 9.0), *names[1:]])
     assert essence(some) == essence(reranker.rank(QUERY, names))
     assert "1 of 3 documents have a score, so none counts" in some.reasons[0]
-
-
-def test_a_closed_reranker_says_so(reranker: Reranker) -> None:
-    closed = Reranker.open(Path(reranker.store.uri), backbone=reranker.backbone)
-    closed.close()
-    with pytest.raises(StoreError, match="is closed; open it again"):
-        closed.search("margin")
-    with pytest.raises(StoreError, match="is closed; open it again"):
-        closed.rank("margin", {"a.pdf#1": 1.0})
 
 
 def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:

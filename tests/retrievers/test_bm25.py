@@ -87,8 +87,6 @@ def test_an_empty_store_and_unknown_pages_are_errors(tmp_path: Path, bm25: BM25)
         BM25(store)
     with pytest.raises(StoreError, match=r"not in the page store .*: nothing"):
         bm25.score("revenue", ["nothing"])
-    with pytest.raises(RetrieverError, match="must not be empty"):
-        bm25.search(" ", 3)
 
 
 def test_a_search_within_pages_has_the_scores_of_a_search_among_all(bm25: BM25) -> None:

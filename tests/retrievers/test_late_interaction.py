@@ -14,7 +14,7 @@ from torch import Tensor
 from ridgerank.errors import LineageMismatch, RetrieverError, StoreError
 from ridgerank.records import Candidate
 from ridgerank.retrievers import late_interaction as module
-from ridgerank.retrievers.base import require_queries, top_candidates
+from ridgerank.retrievers.base import top_candidates
 from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.retrievers.late_interaction import LateInteraction
 from ridgerank.store import vector_columns
@@ -231,11 +231,3 @@ def test_the_best_are_the_head_of_the_whole_order(scores: list[int], k: int) -> 
     assert top_candidates(ids, np.array(scores, dtype=np.float64), k) == [
         Candidate(*pair) for pair in whole[:k]
     ]
-
-
-def test_fewer_than_one_page_and_empty_queries_are_refused() -> None:
-    require_queries(["a", "b"], 1)
-    with pytest.raises(RetrieverError, match="k is 0, expected at least 1"):
-        require_queries(["a"], 0)
-    with pytest.raises(RetrieverError, match="query 2 of 2 must not be empty"):
-        require_queries(["a", " \n"], 1)

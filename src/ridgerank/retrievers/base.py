@@ -91,12 +91,10 @@ class TextRetriever(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Search for each query."""
-        require_queries(queries, k)
         return [top_candidates(self._ids, scores, k) for scores in self._scores(queries)]
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """Score given pages."""
-        require_queries([query])
         missing = [page_id for page_id in page_ids if page_id not in self._row_of]
         if missing:
             raise StoreError(f"pages not in the page store at {self._uri}: {', '.join(missing[:5])}")
@@ -106,15 +104,6 @@ class TextRetriever(Retriever):
     @abstractmethod
     def _scores(self, queries: Sequence[str]) -> Floats:
         """(queries, pages): the score of every page."""
-
-
-def require_queries(queries: Sequence[str], k: int = 1) -> None:
-    """Refuse empty queries, and a `k` below 1."""
-    if k < 1:
-        raise RetrieverError(f"k is {k}, expected at least 1")
-    empty = [position for position, query in enumerate(queries) if not query.strip()]
-    if empty:
-        raise RetrieverError(f"query {empty[0] + 1} of {len(queries)} must not be empty")
 
 
 def top_candidates(page_ids: Sequence[str], scores: Floats, k: int) -> list[Candidate]:
@@ -202,7 +191,6 @@ class GivenCandidates(Retriever):
 
     def search_many(self, queries: Sequence[str], k: int) -> list[list[Candidate]]:
         """Return the candidates given for each query."""
-        require_queries(queries, k)
         candidates = [self._candidates_for(query) for query in queries]
         return [top_candidates(list(pages), np.array(list(pages.values())), k) for pages in candidates]
 

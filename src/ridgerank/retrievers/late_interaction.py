@@ -13,7 +13,7 @@ from torch import Tensor
 from ridgerank.errors import LineageMismatch, RetrieverError
 from ridgerank.ragged import Floats
 from ridgerank.records import Candidate
-from ridgerank.retrievers.base import Retriever, require_queries, top_candidates
+from ridgerank.retrievers.base import Retriever, top_candidates
 from ridgerank.retrievers.encoders import MultiVectorEncoder
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageStore
@@ -49,7 +49,6 @@ class LateInteraction(Retriever):
         self, queries: Sequence[str], k: int, pages: PageSelection | None
     ) -> list[list[Candidate]]:
         """Search for each query among some pages, or all; an index is asked for these only."""
-        require_queries(queries, k)
         candidates: list[list[Candidate]] = []
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             embedded = self._encoder.embed_queries(queries[start : start + _QUERIES_AT_ONCE])
@@ -61,7 +60,6 @@ class LateInteraction(Retriever):
 
     def score(self, query: str, page_ids: Sequence[str]) -> Floats:
         """Score given pages."""
-        require_queries([query])
         if not page_ids:
             return np.zeros(0)
         return self._score(self._encoder.embed_queries([query])[0], page_ids)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -38,6 +39,7 @@ def load_retriever(
     are searched together, `stored` among them being the one whose vectors the store holds. Without a name it
     is that one, else BM25.
     """
+    load = partial(load_retriever, store=store, device=device, dtype=dtype)
     if name is not None and JOINED_BY in name and not os.path.exists(name):  # noqa: PTH110
         members = [member.strip() for member in name.split(JOINED_BY)]
         if not all(members) or len(set(members)) < len(members):
@@ -49,12 +51,16 @@ def load_retriever(
                 f"retriever {name!r}, but the page store at {store.uri} holds no vectors; name another "
                 "retriever, or index with a late interaction retriever"
             )
-        sources = [None if member == _STORED else member for member in members]
-        return HybridRetriever(
-            [load_retriever(source, store, device=device, dtype=dtype) for source in sources]
-        )
+        return HybridRetriever([load(None if member == _STORED else member) for member in members])
     if name is None and store.vectors is not None:
-        return _load_stored_retriever(store.vectors.origin.source, store, device=device, dtype=dtype)
+        source = store.vectors.origin.source
+        try:
+            return load(source)
+        except RetrieverError as error:
+            raise RetrieverError(
+                f"the page store at {store.uri} holds vectors of {source}, which cannot be loaded: {error}. "
+                "Name the retriever as it is called now, or bm25"
+            ) from error
     name = name or "bm25"
     load_plugins()
     if name in RETRIEVERS:
@@ -80,15 +86,3 @@ def load_retriever(
     if encoder is None:
         encoder = _ENCODERS[key] = load_encoder(name, device=device, dtype=dtype)
     return LateInteraction(encoder, store)
-
-
-def _load_stored_retriever(
-    source: str, store: PageStore, *, device: "str | torch.device | None", dtype: "torch.dtype | None"
-) -> Retriever:
-    try:
-        return load_retriever(source, store, device=device, dtype=dtype)
-    except RetrieverError as error:
-        raise RetrieverError(
-            f"the page store at {store.uri} holds vectors of {source}, which cannot be loaded: {error}. "
-            "Name the retriever as it is called now, or bm25"
-        ) from error
