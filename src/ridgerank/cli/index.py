@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ridgerank.documents.render import PageRef
     from ridgerank.documents.sources import Failure
     from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback
-    from ridgerank.lineage import Lineage, StorageChoice, StorageSetting
+    from ridgerank.lineage import Lineage, StorageChoice
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
@@ -162,61 +162,64 @@ def index_command(
     if dry_run:
         _print_estimate(paths, store, settings)
         return
-    retriever = _choose_retriever(retriever, store)
+    from ridgerank.store.vector_columns import find_vector_origin
+
+    if retriever is None and (stored := find_vector_origin(store)) is not None:
+        echo(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
+        retriever = stored.source
     if ray is not None:
         report = _index_on_ray(ray, workers, paths, store, settings, retriever, ocr=ocr, prune=prune)
         _summarize(report, store, ocr=ocr)
-        _exit_if_incomplete(report)
-        return
-    from ridgerank.atomic import cache_folder
-    from ridgerank.backbones.load import parse_dtype
-    from ridgerank.documents.ocr import Recognizer
-    from ridgerank.indexing.index import index_documents
-    from ridgerank.retrievers.encoders import load_encoder
+    else:
+        from ridgerank.atomic import cache_folder
+        from ridgerank.backbones.load import parse_dtype
+        from ridgerank.calibration.calibrate import calibrate as calibrate_store
+        from ridgerank.documents.ocr import Recognizer
+        from ridgerank.indexing.index import index_documents
+        from ridgerank.retrievers.encoders import load_encoder
 
-    recognizer = Recognizer(cache=cache_folder("ocr")) if ocr else None
-    encoder = None if retriever is None else load_encoder(retriever, device=device, dtype=parse_dtype(dtype))
-    model = settings.load_model(store)
-    storage = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
-    taken: list[bool] = []
-
-    def take_readout() -> None:
-        taken.append(not calibrate and _take_readout(store, model, readout))
-
-    with interruptible(_safe(store)), Bar("listing") as bar:
-        report = index_documents(
-            paths,
-            store,
-            model,
-            embedder=encoder,
-            exit_layer=storage.exit_layer,
-            keep=storage.keep,
-            quality=storage.quality,
-            preset="paper" if storage.quality is None else "small",
-            like=like,
-            prune=prune,
-            recognizer=recognizer,
-            progress=_show_progress(bar, take_readout),
+        recognizer = Recognizer(cache=cache_folder("ocr")) if ocr else None
+        encoder = (
+            None if retriever is None else load_encoder(retriever, device=device, dtype=parse_dtype(dtype))
         )
-    _summarize(report, store, ocr=ocr, calibrated=calibrate)
-    if not taken:
-        take_readout()
-    if not taken[0]:
-        try:
-            _calibrate(store, model, device, dtype)
-        except CalibrationError as error:  # such as too few pages: they are stored all the same
-            if calibrate:
-                raise
-            warn(f"not calibrated: {error}")
-    _exit_if_incomplete(report)
+        model = settings.load_model(store)
+        storage = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
+        taken: list[bool] = []
 
+        def take_readout() -> None:
+            taken.append(not calibrate and _take_readout(store, model, readout))
 
-def _calibrate(store: str, model: "Backbone", device: str | None, dtype: str | None) -> None:
-    from ridgerank.calibration.calibrate import calibrate
-
-    with calibration_progress() as progress:
-        made = calibrate(store, backbone=model, device=device, dtype=dtype, progress=progress)
-    print_report(made, store, "default", as_json=False)
+        with interruptible(_safe(store)), Bar("listing") as bar:
+            report = index_documents(
+                paths,
+                store,
+                model,
+                embedder=encoder,
+                exit_layer=storage.exit_layer,
+                keep=storage.keep,
+                quality=storage.quality,
+                preset="paper" if storage.quality is None else "small",
+                like=like,
+                prune=prune,
+                recognizer=recognizer,
+                progress=_show_progress(bar, take_readout),
+            )
+        _summarize(report, store, ocr=ocr, calibrated=calibrate)
+        if not taken:
+            take_readout()
+        if not taken[0]:
+            try:
+                with calibration_progress() as progress:
+                    made = calibrate_store(
+                        store, backbone=model, device=device, dtype=dtype, progress=progress
+                    )
+                print_report(made, store, "default", as_json=False)
+            except CalibrationError as error:  # such as too few pages: they are stored all the same
+                if calibrate:
+                    raise
+                warn(f"not calibrated: {error}")
+    if report.failures or report.without_vectors:
+        raise typer.Exit(SOME_FAILED)
 
 
 def _take_readout(store: str, model: "Backbone", name: str | None) -> bool:
@@ -282,23 +285,10 @@ def _safe(store: str) -> str:
     return f"what was committed is safe in {store}: run it again to go on"
 
 
-def _exit_if_incomplete(report: "IndexReport") -> None:
-    if report.failures or report.without_vectors:
-        raise typer.Exit(SOME_FAILED)
-
-
-def _choose_retriever(name: str | None, store: str) -> str | None:
-    """The named retriever, else the one whose vectors the store holds."""
-    from ridgerank.store.vector_columns import find_vector_origin
-
-    stored = find_vector_origin(store)
-    if name is None and stored is not None:
-        echo(f"{store} holds vectors of {stored.source}: new pages get theirs, too")
-        name = stored.source
-    return name
-
-
 def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool = False) -> None:
+    from ridgerank.calibration.artifact import list_calibrations
+    from ridgerank.store.sidecar import open_calibrations
+
     counted = (
         (report.embedded, "of them given vectors"),
         (report.replaced, "of changed files replaced"),
@@ -318,7 +308,14 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool
             "them: their documents were not given, so they cannot be rendered again; give them, or --prune"
         )
     if report.removed and not calibrated:
-        _warn_of_stale_calibrations(store, report.removed)
+        with open_calibrations(store) as folder:
+            names = list_calibrations(folder)
+        if names:
+            warn(
+                f"{report.removed} pages were removed, and the calibration {', '.join(names)} was fitted "
+                "with them; it still ranks, at a weight for other pages: run `ridgerank calibrate --store "
+                f"{store}`"
+            )
     if report.without_text:
         blank = f"{len(report.without_text)} stored pages have no text, {report.without_text[0]} among them"
         advice = (
@@ -330,19 +327,6 @@ def _summarize(report: "IndexReport", store: str, *, ocr: bool, calibrated: bool
     if report.added:
         size = report.prefix_bytes / report.added / 1e6
         echo(f"{format_speed(report.added, report.seconds)}, {size:.2f} MB a page")
-
-
-def _warn_of_stale_calibrations(store: str, removed: int) -> None:
-    from ridgerank.calibration.artifact import list_calibrations
-    from ridgerank.store.sidecar import open_calibrations
-
-    with open_calibrations(store) as folder:
-        names = list_calibrations(folder)
-    if names:
-        warn(
-            f"{removed} pages were removed, and the calibration {', '.join(names)} was fitted with them; it "
-            f"still ranks, at a weight for other pages: run `ridgerank calibrate --store {store}`"
-        )
 
 
 def format_speed(pages: int, seconds: float) -> str:
@@ -529,17 +513,14 @@ def resolve_settings(
     find_model(model.name)
     if not typed.name:
         echo(f"{store} was made with {model.name}, {stored}: so are the new pages")
-    return IndexSettings(
-        model,
-        partial(_take_stored, replace(stored, basis=None)),
-        None if store == like else lineage,
-        like,
+    storage = partial(
+        StorageSetting.from_preset,
+        "paper",  # nothing is left open to a preset
+        keep=stored.keep,
+        quality=stored.quality,
+        exit_layer=stored.exit_layer,
     )
-
-
-def _take_stored(setting: "StorageSetting", **_: object) -> "StorageSetting":
-    """The setting of a store that is there, whatever the model."""
-    return setting
+    return IndexSettings(model, storage, None if store == like else lineage, like)
 
 
 def require_documents(paths: Sequence[Path]) -> None:
