@@ -35,7 +35,7 @@ from ridgerank.indexing.ray import (
 from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.reranker.options import RerankerOptions
 from ridgerank.serving.app import create_app
-from ridgerank.serving.server import deploy, undeploy
+from ridgerank.serving.server import deploy
 from ridgerank.serving.service import Service
 from ridgerank.serving.settings import ServeSettings
 from ridgerank.serving.stores import open_stores
@@ -187,7 +187,9 @@ def test_a_deployment_answers_as_one_process_does_though_a_replica_is_killed(
             assert (status, answer["results"]) == (200, expected)
         assert len(before) == 2
     finally:
-        undeploy()
+        from ray import serve
+
+        serve.shutdown()
 
 
 class Cluster:

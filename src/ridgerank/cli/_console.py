@@ -111,6 +111,17 @@ class Bar:
         """Duration of the current stage."""
         return self._bar.tasks[0].elapsed or 0.0
 
+    @property
+    def done(self) -> int:
+        """Items counted in the current stage."""
+        return int(self._bar.tasks[0].completed)
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Show how far a stage is; it starts when it is first named."""
+        if what != self._bar.tasks[0].description:
+            self.start(what, total)
+        self.advance(done - self.done)
+
     def advance(self, count: int = 1, *, rate: str = "") -> None:
         """Count further items, and show the rate."""
         self._bar.update(self._task, advance=count, rate=rate)

@@ -193,18 +193,8 @@ def _read_texts(given: str, store: "PageStore") -> dict[str, str]:
 @contextmanager
 def calibration_progress() -> "Iterator[Progress]":
     """A bar on stderr."""
-    shown, counted = "", 0
-
-    def show(step: str, done: int, total: int) -> None:
-        nonlocal shown, counted
-        if step != shown:
-            bar.start(step, total)
-            shown, counted = step, 0
-        bar.advance(done - counted)
-        counted = done
-
     with interruptible("targets taken so far are kept: run it again to go on"), Bar() as bar:
-        yield show
+        yield bar.show
 
 
 def _estimate_weight_again(

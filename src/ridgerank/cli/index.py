@@ -341,10 +341,9 @@ def _show_progress(bar: Bar, take_readout: Callable[[], None] = lambda: None) ->
     """
     failures: Counter[tuple[str, str]] = Counter()
     done_before: int | None = None
-    counted = 0
 
     def show(progress: "IndexProgress") -> None:
-        nonlocal done_before, counted
+        nonlocal done_before
         if progress.failure is not None:
             _echo_failure(bar, progress.failure, failures)
         elif progress.searchable:
@@ -356,8 +355,7 @@ def _show_progress(bar: Bar, take_readout: Callable[[], None] = lambda: None) ->
         else:
             pages = progress.done - done_before
             speed = f"{format_speed(pages, bar.seconds)}, " if bar.seconds else ""
-            bar.advance(pages - counted, rate=f"{speed}{progress.nbytes / pages / 1e6:.2f} MB/page")
-            counted = pages
+            bar.advance(pages - bar.done, rate=f"{speed}{progress.nbytes / pages / 1e6:.2f} MB/page")
 
     return show
 

@@ -200,13 +200,15 @@ def _serve_on_ray(
     from threading import Event
 
     from ridgerank.indexing.ray import connect_ray, plan_workers
-    from ridgerank.serving.server import deploy, undeploy
+    from ridgerank.serving.server import deploy
 
     counts = re.fullmatch(r"(\d+)(?:-(\d+))?", replicas)
     least, most = (int(counts[1]), int(counts[2] or counts[1])) if counts else (0, 0)
     if not 1 <= least <= most:
         raise typer.BadParameter(f"{replicas!r}, expected a number, or two as 1-4", param_hint="--replicas")
     with connect_ray(address) as cluster:
+        from ray import serve
+
         worker = plan_workers(cluster, 1, options.device)
         deploy(stores, options, settings, replicas=(least, most), worker=worker, host=host, port=port)
         echo(f"{replicas} replicas on Ray; http://{host}:{port}")
@@ -216,7 +218,7 @@ def _serve_on_ray(
         while not stop_requested.wait(1.0):
             pass
         echo("stopping")
-        undeploy()
+        serve.shutdown()
 
 
 def _is_loopback(host: str) -> bool:

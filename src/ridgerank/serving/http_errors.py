@@ -112,9 +112,10 @@ def as_api_error(error: Exception) -> ApiError | None:
         case HTTPException():
             code, message = _KNOWN.get(error.status_code, ("bad_request", str(error.detail)))
             return ApiError(error.status_code, code, message)
-    codes = (code for kind, code in _CALLER_CODES.items() if isinstance(error, kind))
-    code = next(codes, None)
-    return None if code is None else ApiError(422, code, hide_paths(str(error)))
+    for kind, code in _CALLER_CODES.items():
+        if isinstance(error, kind):
+            return ApiError(422, code, hide_paths(str(error)))
+    return None
 
 
 def hide_paths(message: str) -> str:

@@ -279,10 +279,3 @@ def deploy(
         health_check_timeout_s=_REPLICA_HEALTH_SECONDS,
     )
     serve.run(deployment.bind(), name="ridgerank", route_prefix="/")
-
-
-def undeploy() -> None:
-    """Stop the deployment and what Serve started for it."""
-    from ray import serve
-
-    serve.shutdown()
