@@ -31,7 +31,7 @@ from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.ragged import Ragged
 from ridgerank.records import Candidate, Page, Query, Ranking
-from ridgerank.reranker.candidates import Document
+from ridgerank.reranker.candidates import PAGES_PER_PASS, PASS_ENTRIES, Document, pages_per_pass
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -347,13 +347,20 @@ def test_the_model_of_the_store_is_loaded_where_none_is_given(uri: str) -> None:
         assert len(reranker.rank(QUERY, [("0.pdf#1", 1.0), ("1.pdf#2", 2.0)]).pages) == 2
 
 
-def test_more_candidates_than_a_pass_holds_rank_as_in_one(
+def test_a_long_list_or_query_runs_in_several_passes_and_ranks_as_in_one(
     reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert pages_per_pass(256, 1280) == pages_per_pass(20, 4000) == PAGES_PER_PASS
+    for tokens in (300, 2048, 10**6):
+        assert pages_per_pass(tokens, 1280) in (1, PASS_ENTRIES // (tokens * (tokens + 1280)))
     expected = reranker.search(QUERY, k=12, top_k=12)
-    monkeypatch.setattr("ridgerank.reranker.candidates.PAGES_PER_PASS", 5)
-    found = reranker.search(QUERY, k=12, top_k=12)
-    assert [page.page_id for page in found.pages] == [page.page_id for page in expected.pages]
+    for name, most, count in (("PAGES_PER_PASS", 5, 3), ("PASS_ENTRIES", 1, 12)):
+        monkeypatch.setattr(f"ridgerank.reranker.candidates.{name}", most)
+        passes: list[int] = []
+        lists = reranker.retrieve([QUERY], k=12)
+        [found] = reranker.rank_lists(lists, before_pass=partial(passes.append, 1))
+        assert [page.page_id for page in found.pages] == [page.page_id for page in expected.pages]
+        assert len(passes) == count
 
 
 def test_the_retriever_is_loaded_once_on_the_device_asked_for(

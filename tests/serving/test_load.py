@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ridgerank.reranker import candidates as ranked_lists
-from ridgerank.reranker.candidates import PAGES_PER_PASS, CandidateList, pages_per_pass
+from ridgerank.reranker.candidates import CandidateList
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.engine import Job, RankingResult, Work
 from ridgerank.serving.http_errors import ApiError
@@ -226,20 +225,6 @@ def test_extreme_scores_fail_their_own_request_only(
         statuses = [each.result(SECONDS).status_code for each in (first, *others)]
     assert statuses == [200, 200, 422, 200, 422]
     assert max(held.batches) == 4, "they did not share a batch, so this shows nothing"
-
-
-def test_a_long_query_runs_over_few_pages_at_once(
-    reranker: Reranker, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert pages_per_pass(256, 1280) == PAGES_PER_PASS
-    assert pages_per_pass(20, 4000) == PAGES_PER_PASS
-    for tokens in (300, 2048, 6000, 10**6):
-        entries = pages_per_pass(tokens, 1280) * tokens * (tokens + 1280)
-        assert entries <= ranked_lists.PASS_ENTRIES or pages_per_pass(tokens, 1280) == 1
-    monkeypatch.setattr(ranked_lists, "PASS_ENTRIES", 1)
-    passes = []
-    reranker.rank_lists(reranker.retrieve(corpus.queries[:1], k=4), before_pass=lambda: passes.append(1))
-    assert len(passes) == 4
 
 
 @pytest.mark.parametrize("body", [{"k": 15}, {"k": 3, "query": "雪" * 1500}])
