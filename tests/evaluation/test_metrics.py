@@ -42,14 +42,6 @@ def test_scores_that_differ_in_the_last_bit_are_ranked_as_they_are() -> None:
     assert evaluate(close, {"q": {"a": 1}}).means()["RR@10"] == 100
 
 
-def test_no_judgements_are_an_error() -> None:
-    with pytest.raises(ScoreError, match="no judgements"):
-        evaluate(Run.of_dict({"q": {"a": 1.0}}), {})
-
-
-QRELS = {"a-1": {"x.pdf#1": 2, "y.pdf#4": 1}, "a-2": {"x.pdf#3": 1}, "b-1": {"z.pdf#1": 0}}
-
-
 def evaluation(values: Floats) -> Evaluation:
     queries = tuple(f"q{number}" for number in range(len(values)))
     return Evaluation(queries, ("nDCG@5",), values[None, :], 0, 0)
@@ -78,10 +70,13 @@ def test_queries_that_move_together_make_the_interval_wider() -> None:
     assert width[20] == pytest.approx(np.sqrt(10) * width[200], rel=0.15)
 
 
-def test_evaluations_of_other_queries_are_refused() -> None:
+def test_no_judgements_and_evaluations_of_other_queries_are_refused() -> None:
+    with pytest.raises(ScoreError, match="no judgements"):
+        evaluate(Run.of_dict({"q": {"a": 1.0}}), {})
     with pytest.raises(ScoreError, match="other queries"):
         compare_evaluations(evaluation(np.zeros(3)), evaluation(np.zeros(4)))
 
 
 def test_queries_are_grouped_by_document() -> None:
-    assert group_by_document(QRELS) == {"a-1": "x.pdf", "a-2": "x.pdf", "b-1": "query b-1"}
+    qrels = {"a-1": {"x.pdf#1": 2, "y.pdf#4": 1}, "a-2": {"x.pdf#3": 1}, "b-1": {"z.pdf#1": 0}}
+    assert group_by_document(qrels) == {"a-1": "x.pdf", "a-2": "x.pdf", "b-1": "query b-1"}

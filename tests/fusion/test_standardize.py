@@ -44,12 +44,9 @@ def test_constant_lists_and_lists_of_one_become_zeros_without_touching_others() 
     assert z.tolist() == [0.0, 0.0, 0.0, 0.0, -1.0, 1.0]
 
 
-def test_neighbouring_floats_are_still_told_apart() -> None:
+def test_neighbouring_floats_are_told_apart_and_scores_too_wide_for_a_float_are_refused() -> None:
     z = standardize(np.array([1.0, np.nextafter(1.0, 2.0)]), Ragged.of_lengths([2]))
     assert z.tolist() == [-1.0, 1.0]
-
-
-def test_scores_too_wide_for_a_float_are_refused() -> None:
     with pytest.raises(ScoreError, match="span more"):
         standardize(np.array([-1.7e308, 1.7e308]), Ragged.of_lengths([2]))
 

@@ -103,11 +103,6 @@ def test_the_readout_alone_asks_no_retriever(reranker: Reranker, monkeypatch: py
     assert all(page.retriever_part == 0 for page in alone.pages)
 
 
-def test_a_weight_beyond_its_range_is_refused(reranker: Reranker) -> None:
-    with pytest.raises(ScoreError, match="weight is 2"):
-        reranker.rank("bars", reranker.store.page_ids()[:2], weight=2.0)
-
-
 @given(pairs=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30), known=st.booleans())
 def test_scores_are_from_0_to_1_and_never_rise(pairs: list[tuple[float, float]], known: bool) -> None:
     fused, margins = np.array(pairs).T
@@ -116,14 +111,11 @@ def test_scores_are_from_0_to_1_and_never_rise(pairs: list[tuple[float, float]],
     assert (np.diff(scores) <= 0).all()
 
 
-def test_scores_are_the_odds_of_margins_that_the_fused_order_agrees_with() -> None:
+def test_scores_are_the_odds_of_margins_that_the_fused_order_agrees_with_or_the_rank() -> None:
     margins = np.array([3.0, 1.0, -2.5])
     fused = (margins - margins.mean()) / margins.std()
     np.testing.assert_allclose(relevance_scores(fused, margins), 1 / (1 + np.exp(-margins)))
-
-
-def test_without_predicted_margins_the_score_is_the_rank() -> None:
-    np.testing.assert_allclose(relevance_scores(np.array([0.3, 0.1, -0.4]), None), [0.75, 0.5, 0.25])
+    np.testing.assert_allclose(relevance_scores(fused, None), [0.75, 0.5, 0.25])
 
 
 def test_pages_below_are_left_out_and_the_others_keep_rank_and_order(reranker: Reranker) -> None:
@@ -132,15 +124,14 @@ def test_pages_below_are_left_out_and_the_others_keep_rank_and_order(reranker: R
     cut = reranker.search("margin", k=12, top_k=12, min_score=least)
     assert cut.pages == whole.pages[:6]
     assert reranker.search("margin", k=12, top_k=2, min_score=least).pages == whole.pages[:2]
+    none = reranker.search("margin", k=12, min_score=1.0)
+    assert none.pages == ()
+    assert "no page reaches min_score 1" in none.reasons[-1]
 
 
-def test_no_page_left_is_an_empty_ranking_with_a_note(reranker: Reranker) -> None:
-    ranking = reranker.search("margin", k=12, min_score=1.0)
-    assert ranking.pages == ()
-    assert "no page reaches min_score 1" in ranking.reasons[-1]
-
-
-@pytest.mark.parametrize("min_score", [-0.1, 1.1, float("nan")])
-def test_a_min_score_outside_0_to_1_is_refused(reranker: Reranker, min_score: float) -> None:
-    with pytest.raises(ScoreError, match="expected a number from 0 to 1"):
-        reranker.search("margin", min_score=min_score)
+def test_a_weight_or_min_score_outside_0_to_1_is_refused(reranker: Reranker) -> None:
+    with pytest.raises(ScoreError, match="weight is 2"):
+        reranker.rank("bars", reranker.store.page_ids()[:2], weight=2.0)
+    for min_score in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ScoreError, match="expected a number from 0 to 1"):
+            reranker.search("margin", min_score=min_score)

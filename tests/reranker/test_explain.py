@@ -101,10 +101,11 @@ def test_the_positions_are_those_the_store_kept(reranker: Reranker) -> None:
         assert region == pytest.approx(edges)
 
 
-def test_a_stored_page_is_looked_at_as_the_page_itself(
+def test_a_stored_page_is_looked_at_as_the_page_itself_by_layer_and_by_their_mean(
     documents: str, whole: Reranker, small_backbone: Backbone
 ) -> None:
     """int8 moves a weight by little."""
+    single: list[Explanation] = []
     [page, _] = [
         page
         for page in render_pages(list_pages([documents]), max_pixels=small_backbone.max_pixels)
@@ -122,12 +123,9 @@ def test_a_stored_page_is_looked_at_as_the_page_itself(
         # The suffix opens with the instruction's last token.
         instruction = weights[~prefix.visual].sum() + exact[layer, prefix.count]
         assert explanation.instruction_share == pytest.approx(float(instruction), abs=0.01)
-
-
-def test_without_a_layer_it_is_the_mean_of_all_stored_ones(whole: Reranker) -> None:
-    together = whole.explain(QUERY, "a.pdf#1")
+        single.append(explanation)
+    together = whole.explain(QUERY, page.page_id)
     assert together.layers == (0, 4)
-    single = [whole.explain(QUERY, "a.pdf#1", layer=layer) for layer in range(4)]
     np.testing.assert_allclose(together.weights, np.mean([each.weights for each in single], axis=0))
     assert together.query_share == pytest.approx(np.mean([each.query_share for each in single]))
 
