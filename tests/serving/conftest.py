@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvicorn
@@ -80,12 +79,12 @@ MakeService = Callable[..., Service]
 
 @pytest.fixture
 def make_service(reranker: Reranker) -> Iterator[MakeService]:
-    """Services over that model, closed at the end (the model stays)."""
+    """Services over that model, or another, closed at the end (the model stays)."""
     services: list[Service] = []
 
-    def make(*, limits: Limits | None = None, **settings: object) -> Service:
-        made = ServeSettings(limits=limits or PATIENT_LIMITS, **settings)  # type: ignore[arg-type]
-        service = Service([served(reranker, judge=made.judge)], made)
+    def make(over: Reranker = reranker, *, limits: Limits = PATIENT_LIMITS, **settings: object) -> Service:
+        made = ServeSettings(limits=limits, **settings)  # type: ignore[arg-type]
+        service = Service([served(over, judge=made.judge)], made)
         services.append(service)
         return service
 
@@ -97,7 +96,7 @@ def make_service(reranker: Reranker) -> Iterator[MakeService]:
 @pytest.fixture
 def client(make_service: MakeService) -> Iterator[TestClient]:
     """A client in the same process, of a server that encodes what is not stored."""
-    with client_of(make_service(encode_missing=True)) as opened:
+    with client_of(make_service()) as opened:
         yield opened
 
 
@@ -125,25 +124,9 @@ def text_reranker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reranker
 
 
 @pytest.fixture
-def text_client(text_reranker: Reranker) -> Iterator[TestClient]:
+def text_client(make_service: MakeService, text_reranker: Reranker) -> Iterator[TestClient]:
     """A client of a server whose model reads text."""
-    with text_server(text_reranker) as opened:
-        yield opened
-
-
-@contextmanager
-def text_service(
-    reranker: Reranker, *, limits: Limits = PATIENT_LIMITS, **settings: object
-) -> Iterator[Service]:
-    made = ServeSettings(limits=limits, encode_missing=True, **settings)  # type: ignore[arg-type]
-    service = Service([served(reranker)], made)
-    yield service
-    end(service)
-
-
-@contextmanager
-def text_server(reranker: Reranker, **settings: Any) -> Iterator[TestClient]:  # noqa: ANN401
-    with text_service(reranker, **settings) as service, client_of(service) as opened:
+    with client_of(make_service(text_reranker)) as opened:
         yield opened
 
 

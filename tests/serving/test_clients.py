@@ -7,14 +7,14 @@ import cohere
 import pytest
 
 from ridgerank.reranker.reranker import Reranker
-from tests.serving.conftest import Corpus, MakeService, serve, text_service
+from tests.serving.conftest import Corpus, MakeService, serve
 
 KEY = "a-key-of-some-length"
 
 
 @pytest.fixture
 def address(make_service: MakeService) -> Iterator[str]:
-    with serve(make_service(keys={KEY: None}, encode_missing=True)) as running:
+    with serve(make_service(keys={KEY: None})) as running:
         yield running
 
 
@@ -39,11 +39,12 @@ def test_the_cohere_client_gets_our_ranking(
     assert answer.meta.api_version.version == str(version)
 
 
-def test_the_cohere_client_sends_texts_and_gets_them_back(text_reranker: Reranker) -> None:
+def test_the_cohere_client_sends_texts_and_gets_them_back(
+    make_service: MakeService, text_reranker: Reranker
+) -> None:
     texts = ["costs of Fenrow", "sales of Fenrow"]
     with (
-        text_service(text_reranker) as service,
-        serve(service) as address,
+        serve(make_service(text_reranker)) as address,
         cohere.Client(api_key=KEY, base_url=address) as client,
     ):
         answer = client.rerank(model="ridgerank", query="profit", documents=texts, return_documents=True)

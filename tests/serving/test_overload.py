@@ -9,7 +9,7 @@ import pytest
 from ridgerank.reranker.candidates import CandidateList
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.settings import Limits
-from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of, png, text_service
+from tests.serving.conftest import SECONDS, Corpus, MakeService, client_of, png
 from tests.serving.test_load import Held, held, until
 
 __all__ = ["held"]
@@ -42,12 +42,12 @@ def retrievers_order(answer: dict[str, Any], reason: str) -> None:
 
 
 def test_a_store_with_bm25_and_sent_scores_do_not_need_the_model(
-    text_reranker: Reranker, no_model: None
+    make_service: MakeService, text_reranker: Reranker, no_model: None
 ) -> None:
     page_ids = text_reranker.store.page_ids()[:3]
     scores: dict[str, Any] = {"query": QUERY, "retriever_scores": [0.5, 2.0, 1.0]}
     wish = {"on_overload": "retriever"}
-    with text_service(text_reranker) as service, client_of(service) as client:
+    with client_of(make_service(text_reranker)) as client:
         retrievers_order(client.post("/v1/search", json=SEARCH).json(), "the model failed")
         unscored = {"query": QUERY, "documents": page_ids, **wish}
         retrievers_order(client.post("/v1/rerank", json=unscored).json(), "the model failed")
@@ -61,13 +61,12 @@ def test_a_store_with_bm25_and_sent_scores_do_not_need_the_model(
         assert 'outcome="degraded",store="default"} 4.0' in client.get("/metrics").text
 
 
-def test_a_full_queue_and_a_deadline_leave_the_retrievers_order(text_reranker: Reranker, held: Held) -> None:
+def test_a_full_queue_and_a_deadline_leave_the_retrievers_order(
+    make_service: MakeService, text_reranker: Reranker, held: Held
+) -> None:
     limits = Limits(admitted=1, deadline_seconds=SECONDS)
-    with (
-        text_service(text_reranker, limits=limits, on_overload="retriever") as service,
-        client_of(service) as client,
-        ThreadPoolExecutor(1) as callers,
-    ):
+    service = make_service(text_reranker, limits=limits, on_overload="retriever")
+    with client_of(service) as client, ThreadPoolExecutor(1) as callers:
         late = client.post("/v1/search", json={**SEARCH, "deadline_ms": 300})
         retrievers_order(late.json(), "no answer within the 300 ms")
         held.leave.release()

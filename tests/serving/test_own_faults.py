@@ -65,7 +65,7 @@ def test_no_path_of_the_server_is_told(message: str, shown: str) -> None:
 @pytest.fixture
 def impatient(make_service: MakeService) -> Iterator[TestClient]:
     limits = Limits(decode_seconds=0.01, render_seconds=0.01, deadline_seconds=SECONDS)
-    with client_of(make_service(limits=limits, encode_missing=True)) as client:
+    with client_of(make_service(limits=limits)) as client:
         yield client
 
 
