@@ -3,21 +3,18 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from ridgerank.atomic import replace_file
 from ridgerank.backbones.base import fingerprint_weights
 from ridgerank.backbones.load import placement
 from ridgerank.backbones.model_settings import absolute_name
@@ -28,7 +25,7 @@ from ridgerank.lineage import fingerprint
 from ridgerank.ragged import Floats
 from ridgerank.retrievers.base import TextRetriever
 from ridgerank.store import layout
-from ridgerank.store.lance_dataset import RemoteFolder, local_root
+from ridgerank.store.lance_dataset import read_file, write_file
 from ridgerank.store.page_store import PageStore
 
 logger = logging.getLogger(__name__)
@@ -39,16 +36,21 @@ class Embeddings:
 
     def __init__(self, uri: str, fingerprint: str) -> None:
         """Read the embeddings kept under this fingerprint, if there are any."""
-        self._name = f"{fingerprint}.safetensors"
-        self._root = local_root(uri)
-        self._remote = RemoteFolder(uri, layout.EMBEDDINGS) if self._root is None else None
+        self._folder, self._name = f"{uri.rstrip('/')}/{layout.EMBEDDINGS}", f"{fingerprint}.safetensors"
         self._row_of: dict[str, int] = {}
         self._vectors = np.zeros((0, 0), dtype=np.float32)
-        with self._folder() as folder:
-            if self._remote is not None:
-                self._remote.get(self._name, folder)
-            if (folder / self._name).exists():
-                self._read(folder / self._name)
+        content = read_file(self._folder, self._name)
+        if content is None:
+            return
+        try:
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            page_ids = json.loads(header["__metadata__"]["page_ids"])
+            self._vectors = load(content)["embeddings"]
+            self._row_of = dict(zip(page_ids, range(len(self._vectors)), strict=True))
+        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise ArtifactError(
+                f"{self._folder}/{self._name} cannot be read as embeddings ({error}); remove it"
+            ) from error
 
     def __contains__(self, page_id: object) -> bool:
         return page_id in self._row_of
@@ -61,35 +63,8 @@ class Embeddings:
         """Add the embeddings (pages, dim) of further pages, and write the file."""
         self._row_of |= {page_id: len(self._row_of) + position for position, page_id in enumerate(page_ids)}
         self._vectors = np.concatenate([self._vectors, vectors]) if self._vectors.size else vectors
-        with self._folder() as folder:
-            with replace_file(folder / self._name) as scratch:
-                ids = json.dumps(list(self._row_of))
-                save_file({"embeddings": self._vectors}, scratch, metadata={"page_ids": ids})
-            if self._remote is not None:
-                self._remote.put(folder / self._name)
-
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """The folder beside a local store; for a remote store, a temporary folder for copies."""
-        if self._root is not None:
-            yield self._root / layout.EMBEDDINGS
-            return
-        with TemporaryDirectory(prefix="ridgerank-") as scratch:
-            yield Path(scratch)
-
-    def _read(self, path: Path) -> None:
-        try:
-            with safe_open(path, framework="numpy") as file:
-                page_ids = json.loads((file.metadata() or {})["page_ids"])
-                vectors: NDArray[np.float32] = file.get_tensor("embeddings")
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
-            raise ArtifactError(f"{path} cannot be read as embeddings ({error}); remove it") from error
-        if len(page_ids) != len(vectors):
-            raise ArtifactError(
-                f"{path} names {len(page_ids)} pages and holds {len(vectors)} embeddings; remove it"
-            )
-        self._row_of = {page_id: row for row, page_id in enumerate(page_ids)}
-        self._vectors = vectors
+        ids = json.dumps(list(self._row_of))
+        write_file(self._folder, self._name, save({"embeddings": self._vectors}, metadata={"page_ids": ids}))
 
 
 INSTRUCTION = "Instruct: Given a question, retrieve passages that answer the question\nQuery: "
