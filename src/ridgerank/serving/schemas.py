@@ -35,21 +35,8 @@ DeadlineMs = Annotated[
     int | None,
     Field(ge=1, le=3_600_000, description="Milliseconds after which to give up; the server has a limit too."),
 ]
-MinScore = Annotated[
-    float | None,
-    Field(
-        ge=0,
-        le=1,
-        description="Leave out pages whose relevance_score is below this; refused if the calibration "
-        "predicts no margin, because its scores are then only ranks.",
-    ),
-]
 StoreName = Annotated[
     Name | None, Field(description="The store to use, if the server has several and the path names none.")
-]
-Scores: TypeAlias = Annotated[
-    list[Annotated[float, Field(allow_inf_nan=False)]],
-    Field(max_length=MAX_DOCUMENTS, description="The first stage's score of each document, in their order."),
 ]
 _RELEVANCE = (
     "From 0 to 1, never rising down the results: the fused order at the level of the margins that the full "
@@ -207,7 +194,13 @@ class RankingModel(RequestModel):
     """What a caller may say of any ranking."""
 
     store: StoreName = None
-    min_score: MinScore = None
+    min_score: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Leave out pages whose relevance_score is below this; refused if the calibration "
+        "predicts no margin, because its scores are then only ranks.",
+    )
     deadline_ms: DeadlineMs = None
     on_overload: OnOverload | None = Field(
         default=None,
@@ -236,7 +229,11 @@ class RerankRequest(
     model: Name | None = Field(default=None, description="Any name: a server has one model.")
     top_n: int | None = Field(default=None, ge=0, description="How many results; all by default, and for 0.")
     return_documents: bool | None = None
-    retriever_scores: Scores | None = None
+    retriever_scores: list[Annotated[float, Field(allow_inf_nan=False)]] | None = Field(
+        default=None,
+        max_length=MAX_DOCUMENTS,
+        description="The first stage's score of each document, in their order.",
+    )
     retriever: Name | None = Field(
         default=None,
         description="Whose scores or order it is; the calibrated weight is for one retriever.",
