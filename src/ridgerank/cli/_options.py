@@ -12,38 +12,38 @@ from ridgerank.cli._console import announce_folder
 if TYPE_CHECKING:
     from ridgerank.trec import Run
 
-model_option = partial(typer.Option, rich_help_panel="Model")
-storage_option = partial(typer.Option, rich_help_panel="How pages are stored")
-retriever_option = partial(typer.Option, rich_help_panel="Retriever")
-ranking_option = partial(typer.Option, rich_help_panel="Ranking")
-output_option = partial(typer.Option, rich_help_panel="Output")
-machine_option = partial(typer.Option, rich_help_panel="Machines and caches")
-document_option = partial(typer.Option, rich_help_panel="Documents")
+model = partial(typer.Option, rich_help_panel="Model")
+storage = partial(typer.Option, rich_help_panel="How pages are stored")
+retriever = partial(typer.Option, rich_help_panel="Retriever")
+ranking = partial(typer.Option, rich_help_panel="Ranking")
+output = partial(typer.Option, rich_help_panel="Output")
+machine = partial(typer.Option, rich_help_panel="Machines and caches")
+document = partial(typer.Option, rich_help_panel="Documents")
 
 Store = Annotated[str, typer.Option(help="Folder or URL of the page store.", envvar="RIDGERANK_STORE")]
-AsJson = Annotated[bool, output_option("--json", help="Print JSON instead of a table.")]
-CandidateCount = Annotated[int, retriever_option(min=2, help="Pages the retriever finds for a query.")]
+AsJson = Annotated[bool, output("--json", help="Print JSON instead of a table.")]
+CandidateCount = Annotated[int, retriever(min=2, help="Pages the retriever finds for a query.")]
 
 BackboneName = Annotated[
-    str | None, model_option("--backbone", help="Model. [default: the one the store was made with]")
+    str | None, model("--backbone", help="Model. [default: the one the store was made with]")
 ]
 Device = Annotated[
-    str | None, model_option(help="cuda, cpu or mps. [default: cuda, else cpu]", envvar="RIDGERANK_DEVICE")
+    str | None, model(help="cuda, cpu or mps. [default: cuda, else cpu]", envvar="RIDGERANK_DEVICE")
 ]
 Dtype = Annotated[
     str | None,
-    model_option(help="float32, bfloat16 or float16. [default: the weights']", envvar="RIDGERANK_DTYPE"),
+    model(help="float32, bfloat16 or float16. [default: the weights']", envvar="RIDGERANK_DTYPE"),
 ]
 ReadoutName = Annotated[
-    str, ranking_option(help="Which of the store's calibrations to rank with.", envvar="RIDGERANK_READOUT")
+    str, ranking(help="Which of the store's calibrations to rank with.", envvar="RIDGERANK_READOUT")
 ]
 CalibratedRetriever = Annotated[
-    str | None, retriever_option(help="Retriever. [default: the one that was calibrated]")
+    str | None, retriever(help="Retriever. [default: the one that was calibrated]")
 ]
 
 MinScore = Annotated[
     float | None,
-    ranking_option(
+    ranking(
         min=0,
         max=1,
         help="Leave out pages whose relevance score (0 to 1) is below this.",
@@ -52,7 +52,7 @@ MinScore = Annotated[
 
 Documents = Annotated[
     list[str] | None,
-    retriever_option(
+    retriever(
         "--document",
         metavar="GLOB",
         help="Only documents of this name, as report.pdf or '2019/*'; may be given several times.",
@@ -60,7 +60,7 @@ Documents = Annotated[
 ]
 Where = Annotated[
     list[str] | None,
-    retriever_option(
+    retriever(
         "--where",
         metavar="KEY=VALUE",
         help="Only documents of which metadata.jsonl said this when they were indexed.",
@@ -70,7 +70,7 @@ Where = Annotated[
 
 Ray = Annotated[
     str | None,
-    machine_option(
+    machine(
         "--ray",
         metavar="ADDRESS",
         help="Run on this Ray cluster: its address, auto, or local for one of this machine.",

@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, interruptible, warn
-from ridgerank.cli._options import (
-    AsJson,
-    BackboneName,
-    CandidateCount,
-    Device,
-    Dtype,
-    Store,
-    document_option,
-    output_option,
-    retriever_option,
-)
 
 if TYPE_CHECKING:
     from ridgerank.calibration.artifact import Calibration
@@ -38,7 +28,7 @@ fit_option = partial(typer.Option, rich_help_panel="What is fitted")
 
 
 def calibrate_command(
-    store: Store,
+    store: _options.Store,
     queries: Annotated[
         Path | None,
         queries_option(help="JSON lines (query_id, text) or plain lines. [default: made from the pages]"),
@@ -48,22 +38,22 @@ def calibrate_command(
     ] = None,
     run: Annotated[
         Path | None,
-        retriever_option(help="Your retriever's candidates, TREC; needs --queries. --retriever names it."),
+        _options.retriever(help="Your retriever's candidates, TREC; needs --queries. --retriever names it."),
     ] = None,
     retriever: Annotated[
         str | None,
-        retriever_option(
+        _options.retriever(
             help="bm25, dense:NAME, a late interaction model, or several joined by +, such as stored+bm25. "
             "[default: the store's, else bm25]"
         ),
     ] = None,
     name: Annotated[
-        str, output_option(help="Name: several calibrations may lie beside a store.")
+        str, _options.output(help="Name: several calibrations may lie beside a store.")
     ] = "default",
-    candidates: CandidateCount = 20,
+    candidates: _options.CandidateCount = 20,
     count: Annotated[int, queries_option(min=16, help="Questions to make from the pages.")] = 48,
     documents: Annotated[
-        list[Path] | None, document_option(help="Where they are now. [default: where they were]")
+        list[Path] | None, _options.document(help="Where they are now. [default: where they were]")
     ] = None,
     target: Annotated[
         Literal["auto", "margin", "likelihood"],
@@ -87,21 +77,21 @@ def calibrate_command(
         ),
     ] = None,
     save_to: Annotated[
-        Path | None, output_option("--save", help="Write the readout to this file, for other stores.")
+        Path | None, _options.output("--save", help="Write the readout to this file, for other stores.")
     ] = None,
     export: Annotated[
-        Path | None, output_option(help="Write lists, their states and targets to this safetensors file.")
+        Path | None, _options.output(help="Write lists, their states and targets to this safetensors file.")
     ] = None,
-    backbone: BackboneName = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    backbone: _options.BackboneName = None,
+    device: _options.Device = None,
+    dtype: _options.Dtype = None,
     weight_only: Annotated[
         bool,
         typer.Option(
             "--weight-only", help="Only estimate the weight again, from judgements in the browser or --qrels."
         ),
     ] = False,
-    as_json: AsJson = False,
+    as_json: _options.AsJson = False,
 ) -> None:
     """Fit a readout and a fusion weight to a store and its retriever; no labels needed.
 

@@ -11,19 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, format_duration, interruptible, warn
-from ridgerank.cli._options import (
-    Device,
-    Dtype,
-    Ray,
-    Store,
-    document_option,
-    machine_option,
-    model_option,
-    ranking_option,
-    retriever_option,
-    storage_option,
-)
 from ridgerank.cli.calibrate import calibration_progress, print_report
 from ridgerank.errors import BackboneError, CalibrationError, DocumentError, LineageMismatch, StoreError
 from ridgerank.extras import require_packages
@@ -71,60 +60,64 @@ class IndexSettings:
 
 def index_command(
     paths: Annotated[list[Path], typer.Argument(help="PDFs, images, folders of both.")],
-    store: Store,
+    store: _options.Store,
     backbone: Annotated[
         str | None,
-        model_option(
+        _options.model(
             help="Model: a folder, a hub name (owner/name) or a short name. [default: the store's own]",
             envvar="RIDGERANK_BACKBONE",
         ),
     ] = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    device: _options.Device = None,
+    dtype: _options.Dtype = None,
     max_pixels: Annotated[
-        int | None, model_option(help="Pixels of a page image. [default: what suits the model]")
+        int | None, _options.model(help="Pixels of a page image. [default: what suits the model]")
     ] = None,
     page_text: Annotated[
-        str | None, model_option(help="Tokens that a text model reads of a page. [default: head 512]")
+        str | None, _options.model(help="Tokens that a text model reads of a page. [default: head 512]")
     ] = None,
     preset: Annotated[
         str | None,
-        storage_option(help="Of a new store: small, or paper (stride 1/3, int8). [default: small]"),
+        _options.storage(help="Of a new store: small, or paper (stride 1/3, int8). [default: small]"),
     ] = None,
     keep: Annotated[
         str | None,
-        storage_option(
+        _options.storage(
             help="Positions to keep: a rule (stride, value-norm) and a fraction. [default: preset's]"
         ),
     ] = None,
     quality: Annotated[
-        str | None, storage_option(help="2 halves the error of 1 and takes more bytes. [default: preset's]")
+        str | None, _options.storage(help="2 halves the error of 1 and takes more bytes. [default: preset's]")
     ] = None,
     exit_layer: Annotated[
         int | None,
-        storage_option(help="Read pages to this layer. [default: preset's, 21 or 3/4; 2/5 for text]"),
+        _options.storage(help="Read pages to this layer. [default: preset's, 21 or 3/4; 2/5 for text]"),
     ] = None,
     like: Annotated[
         str | None,
-        storage_option(help="Of a new store: settings and basis of this one. [default: fitted to the pages]"),
+        _options.storage(
+            help="Of a new store: settings and basis of this one. [default: fitted to the pages]"
+        ),
     ] = None,
     ocr: Annotated[
-        bool, document_option("--ocr", help="Read pages without a text layer off their image (slow, cached).")
+        bool,
+        _options.document("--ocr", help="Read pages without a text layer off their image (slow, cached)."),
     ] = False,
     prune: Annotated[
-        bool, document_option("--prune", help="Afterwards the store holds these paths' pages and no others.")
+        bool,
+        _options.document("--prune", help="Afterwards the store holds these paths' pages and no others."),
     ] = False,
     retriever: Annotated[
-        str | None, retriever_option(help="Late interaction model whose vectors to store, too.")
+        str | None, _options.retriever(help="Late interaction model whose vectors to store, too.")
     ] = None,
-    calibrate: Annotated[bool, ranking_option("--calibrate", help="Calibrate after indexing.")] = False,
+    calibrate: Annotated[bool, _options.ranking("--calibrate", help="Calibrate after indexing.")] = False,
     readout: Annotated[
         str | None,
-        ranking_option(help="A file, owner/name on the hub, or a shipped one. [default: the model's]"),
+        _options.ranking(help="A file, owner/name on the hub, or a shipped one. [default: the model's]"),
     ] = None,
-    ray: Ray = None,
+    ray: _options.Ray = None,
     workers: Annotated[
-        int | None, machine_option(min=1, help="With --ray: workers. [default: one a GPU, else one a CPU]")
+        int | None, _options.machine(min=1, help="With --ray: workers. [default: one a GPU, else one a CPU]")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print the pages, bytes and time it would take.")

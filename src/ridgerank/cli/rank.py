@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
 import typer
 
+from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, announce_folder, echo, interruptible
-from ridgerank.cli._options import (
-    BackboneName,
-    Device,
-    Documents,
-    Dtype,
-    MinScore,
-    ReadoutName,
-    Store,
-    Where,
-    output_option,
-)
 
 if TYPE_CHECKING:
     from ridgerank.records import Query
@@ -31,23 +21,23 @@ Requests: TypeAlias = "list[tuple[Query, Candidates]]"
 
 
 def rank_command(
-    store: Store,
+    store: _options.Store,
     queries: Annotated[Path, typer.Option(help="Queries: JSON lines (query_id, text) or plain lines.")],
     run: Annotated[Path, typer.Option(help="Your retriever's candidates, TREC.")],
     output: Annotated[
         Path | None,
-        output_option(help="Write the run here, not to stdout; what it holds already is not done again."),
+        _options.output(help="Write the run here, not to stdout; what it holds already is not done again."),
     ] = None,
     retriever: Annotated[
         str, typer.Option(help="Whose scores the run has: the calibrated weight is for one retriever.")
     ] = "run",
-    document: Documents = None,
-    where: Where = None,
-    min_score: MinScore = None,
-    readout: ReadoutName = "default",
-    backbone: BackboneName = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    document: _options.Documents = None,
+    where: _options.Where = None,
+    min_score: _options.MinScore = None,
+    readout: _options.ReadoutName = "default",
+    backbone: _options.BackboneName = None,
+    device: _options.Device = None,
+    dtype: _options.Dtype = None,
 ) -> None:
     """Rerank the candidates of many queries; pages by id or reference (report.pdf#3), scores are fused.
 

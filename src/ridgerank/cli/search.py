@@ -9,22 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ridgerank.cli import _options
 from ridgerank.cli._console import WIDTH, Bar, echo
-from ridgerank.cli._options import (
-    AsJson,
-    BackboneName,
-    CalibratedRetriever,
-    CandidateCount,
-    Device,
-    Documents,
-    Dtype,
-    MinScore,
-    ReadoutName,
-    Store,
-    Where,
-    output_option,
-    write_run_to,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +31,7 @@ _NAME_BYTES = 200
 
 
 def search_command(
-    store: Store,
+    store: _options.Store,
     query: Annotated[str | None, typer.Argument(help="The question or keywords.")] = None,
     queries: Annotated[
         Path | None,
@@ -57,24 +43,26 @@ def search_command(
         Path | None,
         batch_option(help="With --queries: write the run here (whole or not at all), not to stdout."),
     ] = None,
-    top: Annotated[int, output_option(min=1, help="Pages to print.")] = 5,
-    candidates: CandidateCount = 20,
-    document: Documents = None,
-    where: Where = None,
-    min_score: MinScore = None,
-    as_json: AsJson = False,
+    top: Annotated[int, _options.output(min=1, help="Pages to print.")] = 5,
+    candidates: _options.CandidateCount = 20,
+    document: _options.Documents = None,
+    where: _options.Where = None,
+    min_score: _options.MinScore = None,
+    as_json: _options.AsJson = False,
     images: Annotated[
-        Path | None, output_option(help="Write the pages found to this folder, as images.")
+        Path | None, _options.output(help="Write the pages found to this folder, as images.")
     ] = None,
     explain: Annotated[
         Path | None,
-        output_option(help="Write to this folder where the query looked on each page: a picture, and JSON."),
+        _options.output(
+            help="Write to this folder where the query looked on each page: a picture, and JSON."
+        ),
     ] = None,
-    readout: ReadoutName = "default",
-    retriever: CalibratedRetriever = None,
-    backbone: BackboneName = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    readout: _options.ReadoutName = "default",
+    retriever: _options.CalibratedRetriever = None,
+    backbone: _options.BackboneName = None,
+    device: _options.Device = None,
+    dtype: _options.Dtype = None,
 ) -> None:
     """Retrieve, rerank, print: page, fused score, the part of each score in it, rank before and after.
 
@@ -176,7 +164,7 @@ def _write_run(
                 scored[query.query_id] = {_run_name(page): page.fused_score for page in ranking.pages}
                 notes.update(ranking.reasons)
             bar.advance()
-    write_run_to(output, Run.of_dict(scored))
+    _options.write_run_to(output, Run.of_dict(scored))
     for note, count in notes.items():
         echo(f"note, for {count} of {len(queries)} queries: {note}")
     if len(scored) < len(queries):

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ridgerank.cli import _options
 from ridgerank.cli._console import echo
-from ridgerank.cli._options import (
-    BackboneName,
-    CalibratedRetriever,
-    Device,
-    Dtype,
-    Ray,
-    ReadoutName,
-    machine_option,
-    ranking_option,
-)
 from ridgerank.extras import require_packages
 from ridgerank.serving.settings import Dialect, OnOverload
 
@@ -48,10 +39,12 @@ def serve_command(
     ] = False,
     encode_missing: Annotated[
         bool,
-        ranking_option("--encode-missing/--stored-only", help="Encode texts and images that are not stored."),
+        _options.ranking(
+            "--encode-missing/--stored-only", help="Encode texts and images that are not stored."
+        ),
     ] = True,
     scores_from: Annotated[
-        str | None, ranking_option(help="The retriever whose scores requests bring if they name none.")
+        str | None, _options.ranking(help="The retriever whose scores requests bring if they name none.")
     ] = None,
     dialect: Annotated[
         Dialect, typer.Option(help="Whose answers and errors to give if other servers contradict each other.")
@@ -89,15 +82,15 @@ def serve_command(
             help="Keep the texts of queries in this file, one per worker: for calibrate --queries."
         ),
     ] = None,
-    readout: ReadoutName = "default",
-    retriever: CalibratedRetriever = None,
-    backbone: BackboneName = None,
-    ray: Ray = None,
+    readout: _options.ReadoutName = "default",
+    retriever: _options.CalibratedRetriever = None,
+    backbone: _options.BackboneName = None,
+    ray: _options.Ray = None,
     replicas: Annotated[
-        str, machine_option(help="With --ray: how many, or the least and the most, as 1-4.")
+        str, _options.machine(help="With --ray: how many, or the least and the most, as 1-4.")
     ] = "1",
-    device: Device = None,
-    dtype: Dtype = None,
+    device: _options.Device = None,
+    dtype: _options.Dtype = None,
 ) -> None:
     """Serve calibrated stores: the rerank API of existing clients, and a web page.
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, format_duration
-from ridgerank.cli._options import AsJson, Device, Dtype, Store, model_option, retriever_option
 from ridgerank.cli.calibrate import calibration_progress
 from ridgerank.cli.evaluate import Change, format_changes
 from ridgerank.cli.index import (
@@ -78,7 +78,7 @@ class ChosenReadout(NamedTuple):
 
 
 def trial_command(
-    store: Store,
+    store: _options.Store,
     paths: Annotated[
         list[Path] | None, typer.Argument(help="PDFs, images, folders of both; none if the store is there.")
     ] = None,
@@ -87,18 +87,19 @@ def trial_command(
     ] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgements of these questions, TREC.")] = None,
     run: Annotated[
-        Path | None, retriever_option(help="Your own search's results for the questions, a TREC run.")
+        Path | None, _options.retriever(help="Your own search's results for the questions, a TREC run.")
     ] = None,
     dense: Annotated[
-        str, retriever_option(help=f"Text embedder to join with BM25. [default: {DENSE} if it is downloaded]")
+        str,
+        _options.retriever(help=f"Text embedder to join with BM25. [default: {DENSE} if it is downloaded]"),
     ] = "",
     minutes: Annotated[float, typer.Option(min=0.1, help="Time for encoding pages.")] = 10.0,
     backbone: Annotated[
-        str | None, model_option(help="Model. [default: the store's own]", envvar="RIDGERANK_BACKBONE")
+        str | None, _options.model(help="Model. [default: the store's own]", envvar="RIDGERANK_BACKBONE")
     ] = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    as_json: AsJson = False,
+    device: _options.Device = None,
+    dtype: _options.Dtype = None,
+    as_json: _options.AsJson = False,
 ) -> None:
     """Search all pages, rerank a sample of questions, and say whether it is worth it.
 

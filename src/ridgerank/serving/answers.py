@@ -16,23 +16,10 @@ from pydantic import BaseModel
 
 from ridgerank.records import to_json
 from ridgerank.reranker.candidates import CandidateList
+from ridgerank.serving import schemas
 from ridgerank.serving.documents import RequestDocuments, take_apart
 from ridgerank.serving.engine import RankingResult
 from ridgerank.serving.metrics import step_times, weight_source
-from ridgerank.serving.schemas import (
-    Document,
-    MatchedLine,
-    Meta,
-    PartsDocument,
-    RerankRequest,
-    RerankResponse,
-    RerankResult,
-    ScoreRequest,
-    SearchResponse,
-    SearchResult,
-    TeiResult,
-    Usage,
-)
 from ridgerank.serving.service import Service
 from ridgerank.serving.stores import StoreState
 
@@ -54,18 +41,18 @@ _ALIKE, _ENDING = 4, 3
 
 def search_answer(
     service: Service, state: StoreState, result: RankingResult, *, top_n: int, lines: bool
-) -> SearchResponse:
+) -> schemas.SearchResponse:
     """The best pages of a search, with both standardized scores, so that a caller can use another weight."""
     shown, store = result.ranking.pages[:top_n], state.reranker.store
     wanted = [page.page_id for page in shown] if lines else []
     texts = {page.page_id: page.text for page in store.pages(wanted)} if wanted else {}
     parts = ("retriever_part", "readout_part")  # the page computes these for any weight
     pages = f"/stores/{state.name}/v1/pages" if len(service.stores) > 1 else "/v1/pages"
-    return SearchResponse(
+    return schemas.SearchResponse(
         id=uuid.uuid4().hex,
         query=result.ranking.query,
         results=[
-            SearchResult(
+            schemas.SearchResult(
                 **{name: value for name, value in to_json(page).items() if name not in parts},
                 image_url=f"{pages}/{page.page_id}/image",
                 thumbnail_url=f"{pages}/{page.page_id}/thumbnail",
@@ -81,11 +68,11 @@ def search_answer(
 def rerank_answer(
     service: Service,
     result: RankingResult,
-    request: RerankRequest,
+    request: schemas.RerankRequest,
     documents: RequestDocuments,
     *,
     version: str,
-) -> RerankResponse | list[TeiResult] | dict[str, Any]:
+) -> schemas.RerankResponse | list[schemas.TeiResult] | dict[str, Any]:
     """The answer to a request: TEI's if it has `texts` and calls no version, else as the dialect has it."""
     response = _rerank_response(service, result, request, documents, version=version or "1")
     if request.texts is not None and not version:
@@ -98,14 +85,14 @@ def rerank_answer(
     return answer
 
 
-def token_usage(service: Service, *lists: CandidateList) -> Usage:
+def token_usage(service: Service, *lists: CandidateList) -> schemas.Usage:
     """The tokens that ran: those of each query, once per page."""
     tokens = service.backbone.tokens
     total = sum(len(tokens.suffix(candidates.query)) * len(candidates.page_ids) for candidates in lists)
-    return Usage(prompt_tokens=total, total_tokens=total)
+    return schemas.Usage(prompt_tokens=total, total_tokens=total)
 
 
-def foreign_warnings(service: Service, request: RerankRequest | ScoreRequest) -> list[str]:
+def foreign_warnings(service: Service, request: schemas.RerankRequest | schemas.ScoreRequest) -> list[str]:
     """What of a request this server does not use: another model's name, fields of other servers."""
     warnings = []
     if request.model not in (None, service.model, "ridgerank"):
@@ -118,11 +105,11 @@ def foreign_warnings(service: Service, request: RerankRequest | ScoreRequest) ->
 def _rerank_response(
     service: Service,
     result: RankingResult,
-    request: RerankRequest,
+    request: schemas.RerankRequest,
     documents: RequestDocuments,
     *,
     version: str,
-) -> RerankResponse:
+) -> schemas.RerankResponse:
     """Every document with its rank; documents of one page share its score and stand together."""
     ranking, scored = result.ranking, result.candidates.scored
     indices: dict[str, list[int]] = defaultdict(list)  # page id → its documents
@@ -131,7 +118,7 @@ def _rerank_response(
     return_documents = request.return_documents or request.return_text
     score_of = _log_odds if request.use_activation is False else float
     results = [
-        RerankResult(
+        schemas.RerankResult(
             index=index,
             relevance_score=score_of(page.relevance_score),
             document=documents.returned[index] if return_documents else None,
@@ -148,11 +135,11 @@ def _rerank_response(
         for index in indices[page.page_id]
     ]
     warnings = [*ranking.reasons, *foreign_warnings(service, request)]
-    return RerankResponse(
+    return schemas.RerankResponse(
         id=request.request_id or uuid.uuid4().hex,
         results=results[: request.top_n or None],
         usage=token_usage(service, result.candidates),
-        meta=Meta(api_version={"version": version}, warnings=warnings),
+        meta=schemas.Meta(api_version={"version": version}, warnings=warnings),
         **_ranking_facts(service, result),
     )
 
@@ -170,18 +157,20 @@ def _ranking_facts(service: Service, result: RankingResult) -> dict[str, Any]:
     }
 
 
-def _tei_result(result: RerankResult, request: RerankRequest, documents: RequestDocuments) -> TeiResult:
+def _tei_result(
+    result: schemas.RerankResult, request: schemas.RerankRequest, documents: RequestDocuments
+) -> schemas.TeiResult:
     returned = documents.returned[result.index]
     text = returned.text if returned.text is not None else returned.page
-    return TeiResult(
+    return schemas.TeiResult(
         index=result.index,
         score=result.fused_score if request.raw_scores else result.relevance_score,
         text=text if request.return_text else None,
     )
 
 
-def _vllm_document(document: Document) -> dict[str, Any]:
-    if isinstance(document, PartsDocument):
+def _vllm_document(document: schemas.Document) -> dict[str, Any]:
+    if isinstance(document, schemas.PartsDocument):
         parts = [part.model_dump(exclude_none=True) for part in document.content]
         return {"text": None, "multi_modal": parts}
     if isinstance(document, BaseModel):
@@ -195,7 +184,7 @@ def _log_odds(score: float) -> float:
     return math.log(score) - math.log1p(-score)
 
 
-def find_matching_line(text: str, query: str) -> MatchedLine | None:
+def find_matching_line(text: str, query: str) -> schemas.MatchedLine | None:
     """The line with most different words of the query, the first of equals; the first where none has any.
 
     None where the page has no text.
@@ -214,7 +203,7 @@ def _count_matches(line: str, wanted: set[str]) -> int:
     return sum(any(_is_form(word, other) for other in words) for word in wanted)
 
 
-def _cut(line: str, wanted: set[str]) -> MatchedLine:
+def _cut(line: str, wanted: set[str]) -> schemas.MatchedLine:
     """At most `MAX_CHARACTERS` of the line, from shortly before the first word of the query on."""
     start = 0
     if len(line) > MAX_CHARACTERS:
@@ -223,7 +212,7 @@ def _cut(line: str, wanted: set[str]) -> MatchedLine:
         start = line.find(" ", start) + 1 if start else 0
     end = start + MAX_CHARACTERS
     shown = f"{'… ' if start else ''}{line[start:end].strip()}{' …' if end < len(line) else ''}"
-    return MatchedLine(shown, tuple(_find_marks(shown, wanted)))
+    return schemas.MatchedLine(shown, tuple(_find_marks(shown, wanted)))
 
 
 def _find_marks(line: str, wanted: set[str]) -> list[tuple[int, int]]:

@@ -26,6 +26,7 @@ from starlette.exceptions import HTTPException
 from ridgerank.errors import StoreError
 from ridgerank.records import Explanation, validate_query
 from ridgerank.reranker.candidates import CandidateList, ListOptions, OnMissing
+from ridgerank.serving import schemas
 from ridgerank.serving.answers import foreign_warnings, rerank_answer, search_answer, token_usage
 from ridgerank.serving.documents import RequestDocuments, query_text, resolve_documents
 from ridgerank.serving.engine import Work
@@ -33,24 +34,6 @@ from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_word
 from ridgerank.serving.judging import Judging, example_queries
 from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.middleware import DOCS_PATH, RequestMiddleware
-from ridgerank.serving.schemas import (
-    PAGE_ID,
-    Document,
-    ErrorResponse,
-    ExplainRequest,
-    JudgementRequest,
-    JudgementsResponse,
-    PairScore,
-    QueryText,
-    RankingModel,
-    RerankRequest,
-    RerankResponse,
-    ScoreRequest,
-    ScoreResponse,
-    SearchRequest,
-    SearchResponse,
-    TeiResult,
-)
 from ridgerank.serving.service import Service, base_name, order_unread
 from ridgerank.serving.stores import StoreState
 from ridgerank.store.page_filter import PageFilter
@@ -61,10 +44,15 @@ Answer = TypeVar("Answer")
 _ENCODING_SHARE = 0.5
 """Of a request's time: after it, no further text or image is encoded."""
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorResponse, "description": "The request cannot be answered; `code` says why."},
-    "5XX": {"model": ErrorResponse, "description": "The server cannot answer now."},
+    "4XX": {
+        "model": schemas.ErrorResponse,
+        "description": "The request cannot be answered; `code` says why.",
+    },
+    "5XX": {"model": schemas.ErrorResponse, "description": "The server cannot answer now."},
 }
-_PageId = Annotated[str, fastapi.Path(pattern=PAGE_ID, description="64 hex digits, as results have it.")]
+_PageId = Annotated[
+    str, fastapi.Path(pattern=schemas.PAGE_ID, description="64 hex digits, as results have it.")
+]
 _IMAGE: dict[str, Any] = {
     "response_class": Response,
     "responses": {
@@ -117,7 +105,7 @@ def make_router(service: Service) -> APIRouter:
     """All routes of the API."""
     routes = APIRouter(responses=_ERRORS)
 
-    async def rerank(request: Request, body: RerankRequest) -> object:
+    async def rerank(request: Request, body: schemas.RerankRequest) -> object:
         """Put documents in order. With `texts`, `/rerank` answers in TEI's shape."""
         return await service.answer(request, partial(_rerank, service, request, body), store=body.store)
 
@@ -126,42 +114,42 @@ def make_router(service: Service) -> APIRouter:
         ("/v1/rerank", "Cohere v1, Jina, vLLM"),
         ("/v2/rerank", "Cohere v2"),
     ):
-        shapes = RerankResponse | list[TeiResult]
+        shapes = schemas.RerankResponse | list[schemas.TeiResult]
         routes.post(path, summary=f"Rerank ({clients})", response_model=shapes)(rerank)
 
     @routes.post("/score", summary="Score pairs (vLLM)")
     @routes.post("/v1/score", summary="Score pairs (vLLM)")
-    async def score(request: Request, body: ScoreRequest) -> ScoreResponse:
+    async def score(request: Request, body: schemas.ScoreRequest) -> schemas.ScoreResponse:
         """The readout score of each pair of query and document: no retriever, nothing standardized."""
         return await service.answer(request, partial(_score, service, request, body), store=body.store)
 
     @routes.post("/v1/search", summary="Retrieve and rerank")
-    async def search(request: Request, body: SearchRequest) -> SearchResponse:
+    async def search(request: Request, body: schemas.SearchRequest) -> schemas.SearchResponse:
         """Let the retriever find k pages, rerank them, return the best."""
         return await service.answer(request, partial(_search, service, request, body), store=body.store)
 
     @routes.post("/v1/explain", summary="Where a query looked on a page")
-    async def explain(request: Request, body: ExplainRequest) -> Explanation:
+    async def explain(request: Request, body: schemas.ExplainRequest) -> Explanation:
         """The attention of the query's last state on the page's stored positions."""
         return await service.answer(request, partial(_explain, service, request, body), store=body.store)
 
     @routes.get("/v1/judgements", summary="Judgements, and what they make of the weight")
     async def judgements(
         request: Request,
-        query: Annotated[QueryText, Query()],
+        query: Annotated[schemas.QueryText, Query()],
         judge: Annotated[str, Query(max_length=60)] = "",
         offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
-    ) -> JudgementsResponse:
+    ) -> schemas.JudgementsResponse:
         """Judgements of one query, 200 pages from `offset` on; the weight with all; what to judge next."""
 
-        async def report(state: StoreState) -> JudgementsResponse:
+        async def report(state: StoreState) -> schemas.JudgementsResponse:
             make = partial(_judging(state).report, query.strip(), judge.strip(), offset=offset)
             return await asyncio.get_running_loop().run_in_executor(service.judging_thread, make)
 
         return await service.answer(request, report)
 
     @routes.post("/v1/judgements", summary="Judge a page")
-    async def judge(request: Request, body: JudgementRequest) -> JudgementsResponse:
+    async def judge(request: Request, body: schemas.JudgementRequest) -> schemas.JudgementsResponse:
         """Keep a judgement beside the store, or take one back; it is on disk when this answers."""
         keep = partial(_keep_judgement, service, body)
         return await service.answer(request, keep, store=body.store)
@@ -253,8 +241,8 @@ async def _send_image(service: Service, page_id: str, state: StoreState, *, smal
 
 
 async def _search(
-    service: Service, request: Request, body: SearchRequest, state: StoreState
-) -> SearchResponse:
+    service: Service, request: Request, body: schemas.SearchRequest, state: StoreState
+) -> schemas.SearchResponse:
     _require_few_candidates(service, body.k)
     if state.retriever is None:
         message = "this store has no retriever to search with; send candidates to /v1/rerank"
@@ -275,7 +263,7 @@ async def _search(
 
 
 async def _explain(
-    service: Service, request: Request, body: ExplainRequest, state: StoreState
+    service: Service, request: Request, body: schemas.ExplainRequest, state: StoreState
 ) -> Explanation:
     page_id, reranker = await _find_page(state, body.page), state.reranker
     work = Work(reranker, body.query, 1, lambda _: reranker.explain(body.query, page_id, layer=body.layer))
@@ -291,12 +279,14 @@ def _judging(state: StoreState) -> Judging:
     return state.judging
 
 
-async def _keep_judgement(service: Service, body: JudgementRequest, state: StoreState) -> JudgementsResponse:
+async def _keep_judgement(
+    service: Service, body: schemas.JudgementRequest, state: StoreState
+) -> schemas.JudgementsResponse:
     kept = _judging(state)
     query = validate_query(body.query)
     page_id = await _find_page(state, body.page)
 
-    def keep() -> JudgementsResponse:
+    def keep() -> schemas.JudgementsResponse:
         kept.keep(query, page_id, body.grade, body.judge)
         if not kept.knows(query):
             work = _search_work(state, query, state.reranker.calibration.diagnostics.candidates)
@@ -306,7 +296,9 @@ async def _keep_judgement(service: Service, body: JudgementRequest, state: Store
     return await asyncio.get_running_loop().run_in_executor(service.judging_thread, keep)
 
 
-async def _rerank(service: Service, request: Request, body: RerankRequest, state: StoreState) -> object:
+async def _rerank(
+    service: Service, request: Request, body: schemas.RerankRequest, state: StoreState
+) -> object:
     version = request.scope["route"].path.removesuffix("/rerank")[2:]  # empty, 1 or 2
     documents = await _resolve(service, state, body.sent_documents, body.on_missing)
     query, scores = query_text(body.query), body.retriever_scores
@@ -336,7 +328,9 @@ async def _rerank(service: Service, request: Request, body: RerankRequest, state
     return JSONResponse(answer) if isinstance(answer, dict) else answer
 
 
-async def _score(service: Service, request: Request, body: ScoreRequest, state: StoreState) -> ScoreResponse:
+async def _score(
+    service: Service, request: Request, body: schemas.ScoreRequest, state: StoreState
+) -> schemas.ScoreResponse:
     sent_queries, sent = body.pair_lists
     queries = [query_text(query) for query in sent_queries]
     documents = await _resolve(service, state, sent, "error")
@@ -356,25 +350,25 @@ async def _score(service: Service, request: Request, body: ScoreRequest, state: 
         )
         for query, selected in indices.items()
     ]
-    wish = RankingModel(deadline_ms=body.deadline_ms, on_overload="error")
+    wish = schemas.RankingModel(deadline_ms=body.deadline_ms, on_overload="error")
     results = await service.rank(request, state, works, wish)
     scores = [0.0] * len(sent)
     for selected, result in zip(indices.values(), results, strict=True):
         readout_scores = {page.page_id: page.readout_score for page in result.ranking.pages}
         for index, page_id in zip(selected, result.candidates.sent, strict=True):
             scores[index] = readout_scores[page_id]
-    return ScoreResponse(
+    return schemas.ScoreResponse(
         id=body.request_id or uuid.uuid4().hex,
         created=int(time.time()),
         model=service.model,
-        data=[PairScore(index=index, score=score) for index, score in enumerate(scores)],
+        data=[schemas.PairScore(index=index, score=score) for index, score in enumerate(scores)],
         usage=token_usage(service, *(result.candidates for result in results)),
         warnings=foreign_warnings(service, body),
     )
 
 
 async def _resolve(
-    service: Service, state: StoreState, documents: Sequence[Document], on_missing: OnMissing
+    service: Service, state: StoreState, documents: Sequence[schemas.Document], on_missing: OnMissing
 ) -> RequestDocuments:
     """Match documents with stored pages, in a thread: the event loop does not wait for the store."""
     _require_few_candidates(service, len(documents))
