@@ -14,13 +14,7 @@ from ridgerank.errors import BackboneError, QueryError, StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.records import Explanation, Page, Passage, Region
-from ridgerank.reranker.explain import (
-    STRONGEST,
-    add_by_region,
-    draw_heatmap,
-    smooth_field,
-    split_passages,
-)
+from ridgerank.reranker.explain import STRONGEST, add_by_region, draw_heatmap, smooth_field, split_passages
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore

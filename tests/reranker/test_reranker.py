@@ -18,13 +18,7 @@ from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.calibration.artifact import ScoreLists
 from ridgerank.documents.render import list_pages, render_pages
-from ridgerank.errors import (
-    BackboneError,
-    DocumentError,
-    LineageMismatch,
-    QueryError,
-    ScoreError,
-)
+from ridgerank.errors import BackboneError, DocumentError, LineageMismatch, QueryError, ScoreError
 from ridgerank.fusion.standardize import fuse_scores
 from ridgerank.fusion.weight import user_estimate
 from ridgerank.indexing.index import index_documents

@@ -42,12 +42,7 @@ CalibratedRetriever = Annotated[
 ]
 
 MinScore = Annotated[
-    float | None,
-    ranking(
-        min=0,
-        max=1,
-        help="Leave out pages whose relevance score (0 to 1) is below this.",
-    ),
+    float | None, ranking(min=0, max=1, help="Leave out pages whose relevance score (0 to 1) is below this.")
 ]
 
 Documents = Annotated[

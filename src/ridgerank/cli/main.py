@@ -86,8 +86,7 @@ def run_app(commands: typer.Typer) -> None:
         sys.exit(141)
     except OSError as error:  # a full disk under stdout, a folder that may not be read
         _abandon_stdout()
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        _fail(error)
 
 
 def _abandon_stdout() -> None:

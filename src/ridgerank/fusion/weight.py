@@ -136,9 +136,12 @@ def _estimate(
 ) -> WeightEstimate:
     """w* with its interval; `solve` takes means to c_b, c_s and ρ, of a resample without any c_b is NaN."""
     c_b, c_s, rho = solve(correlations.stacked().mean(axis=0))
-    weight = float(optimal_weight(c_b, c_s, rho))
-    interval, chance, notes = (0.0, 1.0), math.nan, [_few_queries(correlations)]
-    if correlations.queries > 1:
+    weight, count = float(optimal_weight(c_b, c_s, rho)), correlations.queries
+    interval, chance, notes = (0.0, 1.0), math.nan, []
+    if count < 16:
+        says = "query says" if count == 1 else "queries say"
+        notes.append(f"only {count} {says} anything: the interval may be too narrow.")
+    if count > 1:
         b, s, r = solve(resampled_means(correlations.stacked()))
         known = ~np.isnan(b)
         if known.any():
@@ -155,10 +158,10 @@ def _estimate(
         c_s=float(c_s),
         rho=float(rho),
         interior=bool(is_interior(c_b, c_s, rho)),
-        queries_used=correlations.queries,
+        queries_used=count,
         queries_skipped=correlations.skipped,
         chance_of_gain=chance,
-        note=" ".join(filter(None, notes)),
+        note=" ".join(notes),
     )
 
 
@@ -184,10 +187,3 @@ def resampled_means(rows: Floats) -> Floats:
     generator = np.random.default_rng(0)  # fixed: the same runs give the same interval
     count = len(rows)
     return np.array([rows[generator.integers(count, size=count)].mean(axis=0) for _ in range(RESAMPLES)])
-
-
-def _few_queries(correlations: Correlations) -> str:
-    if (count := correlations.queries) >= 16:
-        return ""
-    counted = f"only {count} {'query says' if count == 1 else 'queries say'} anything"
-    return f"{counted}: the interval may be too narrow."

@@ -341,10 +341,7 @@ ADAPTED: dict[str, type[ColPali | ColQwen2]] = {"qwen2_5_vl": ColQwen25}
 
 
 def load_encoder(
-    name: str | Path,
-    *,
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
+    name: str | Path, *, device: str | torch.device | None = None, dtype: torch.dtype | None = None
 ) -> MultiVectorEncoder:
     """Load a late interaction model by short name, hub repository or folder."""
     source = _resolve(str(name))

@@ -3,13 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from ridgerank.records import MAX_QUERY_CHARACTERS
 from ridgerank.serving.settings import OnOverload
@@ -235,8 +229,7 @@ class RerankRequest(
         description="The first stage's score of each document, in their order.",
     )
     retriever: Name | None = Field(
-        default=None,
-        description="Whose scores or order it is; the calibrated weight is for one retriever.",
+        default=None, description="Whose scores or order it is; the calibrated weight is for one retriever."
     )
     order: Literal["retriever"] | None = Field(
         default=None, description="Documents without scores come best first; else their order says nothing."
@@ -344,8 +337,7 @@ _WORDS = (("queries", "documents"), ("queries", "items"), ("text_1", "text_2"), 
 
 
 class ScoreRequest(
-    ForeignFields,
-    json_schema_extra=_example(queries="operating margin in 2019", documents=["report.pdf#3"]),
+    ForeignFields, json_schema_extra=_example(queries="operating margin in 2019", documents=["report.pdf#3"])
 ):
     """Queries and documents to score, as vLLM has it: one query for all documents, or one each."""
 
