@@ -165,7 +165,7 @@ def test_page_images_are_rendered(client: TestClient, reranker: Reranker) -> Non
 def test_a_document_that_is_gone_is_told(
     client: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.images.recall_sources", lambda uri, names: [])
+    monkeypatch.setattr("ridgerank.serving.service.recall_sources", lambda uri, names: [])
     answer = client.get(f"/v1/pages/{reranker.store.page_ids()[5]}/image")
     assert answer.status_code == 404
     assert answer.json()["code"] == "document_gone"

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from ridgerank.errors import StoreError
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.serving.http_errors import hide_paths
-from ridgerank.serving.images import PageImages
+from ridgerank.serving.service import PageImages
 from ridgerank.serving.settings import Limits
 from ridgerank.store.page_store import PageStore
 from tests.documents import pool_tasks
@@ -72,8 +72,8 @@ def impatient(make_service: MakeService) -> Iterator[TestClient]:
 def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_are_given_up(
     impatient: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.images.decode_page", pool_tasks.sleep_instead)
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.service.decode_page", pool_tasks.sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.service.draw_page", pool_tasks.sleep_instead)
     body = {"query": "x", "documents": [{"image": uri(b"image")}], "on_missing": "error"}
     late = impatient.post("/v1/rerank", json=body)
     assert (late.status_code, late.json()["code"]) == (422, "bad_document")
@@ -86,7 +86,7 @@ def test_an_image_that_takes_long_to_decode_and_a_page_that_takes_long_to_draw_a
 def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     make_service: MakeService, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ridgerank.serving.images.draw_page", pool_tasks.sleep_instead)
+    monkeypatch.setattr("ridgerank.serving.service.draw_page", pool_tasks.sleep_instead)
     images = make_service(limits=Limits(render_seconds=10 * SECONDS)).page_images
     rendering = images.render(reranker.store, reranker.store.page_ids()[0])
     while not rendering.running():

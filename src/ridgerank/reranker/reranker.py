@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Self, SupportsFloat, TypedDict, Unpack
@@ -104,7 +104,6 @@ class Reranker:
         self._shallow = shallow
         self._retriever = retriever
         self._place = (device, dtype)
-        self._load_retriever = partial(load_retriever, store=self.store, device=device, dtype=dtype)
         self._loading = Lock()
         self._reader = IsolatedProcess()  # started when a document is first read
         self._missing = False
@@ -157,7 +156,9 @@ class Reranker:
         """What searches, and scores pages that come without: the calibration's unless one was given."""
         with self._loading:
             if self._retriever is None:
-                self._retriever = self._load_retriever(self.calibration.retriever_source)
+                device, dtype = self._place
+                source = self.calibration.retriever_source
+                self._retriever = load_retriever(source, self.store, device=device, dtype=dtype)
             return self._retriever
 
     def rank(

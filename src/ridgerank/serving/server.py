@@ -142,7 +142,7 @@ def serve(
     with TemporaryDirectory(prefix="ridgerank-workers-") as folder:
         os.environ[SHARED_FOLDER] = folder
         supervisor = Multiprocess(server_config(app, settings, workers=workers), sockets=[listening])
-        end_in_time(partial(_end_workers, supervisor), partial(_kill_workers, supervisor))
+        end_in_time(partial(_end_workers, supervisor, signal.SIGTERM), partial(_end_workers, supervisor))
         supervisor.run()
     if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
         raise ServingError("a worker could not start; its message above says why")
@@ -227,18 +227,13 @@ def end_in_time(begin: Callable[[], None], end: Callable[[], None]) -> None:
         signal.signal(number, partial(handle, signal.getsignal(number)))
 
 
-def _end_workers(supervisor: Multiprocess) -> None:
+def _end_workers(supervisor: Multiprocess, number: int = signal.SIGKILL) -> None:
     """Tell the workers at once: the supervisor may be waiting for one that does not answer it."""
     supervisor.should_exit.set()
     for process in supervisor.processes:
         if process.exitcode is None and process.pid is not None:
             with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM)
-
-
-def _kill_workers(supervisor: Multiprocess) -> None:
-    for process in supervisor.processes:
-        process.process.kill()
+                os.kill(process.pid, number)
 
 
 def deploy(
