@@ -100,8 +100,6 @@ def test_a_file_that_loses_many_pages_gets_few_lines() -> None:
     [
         (("calibrate", "--run", "r"), "needed by --qrels and --run"),
         (("calibrate", "--qrels", "q.trec"), "needed by --qrels and --run"),
-        (("calibrate", "--target", "score"), "'score' is not one of 'auto', 'margin'"),
-        (("calibrate", "--state", "first"), "'first' is not one of 'auto', 'last'"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(

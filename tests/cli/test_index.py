@@ -99,9 +99,6 @@ def test_a_new_store_needs_a_model_and_the_error_names_three(folder: Path, tmp_p
     with pytest.raises(BackboneError, match="no backbone called"):
         invoke("index", folder / "docs", "--store", tmp_path / "store", "--backbone", "none")
     assert not (tmp_path / "store").exists()
-
-
-def test_the_models_that_the_error_names_have_a_known_shape_and_size() -> None:
     lines = describe_models("pages").splitlines()[1:]
     for (name, (short_name, reads)), line in zip(MODEL_CHOICES.items(), lines, strict=True):
         assert find_shape(name) == MODEL_SHAPES[short_name]

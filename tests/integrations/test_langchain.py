@@ -25,7 +25,10 @@ def test_documents_come_back_in_the_rerankers_order(reranker: Reranker, named_by
             Document(page_content="", metadata={"source": "in/report.pdf", "page": page}) for page in range(7)
         ],
     }[named_by]
-    ranked = PageCompressor(reranker=reranker, top_n=4).compress_documents(documents, QUERY)
+    compressor = PageCompressor(reranker=reranker, top_n=4)
+    ranked = compressor.compress_documents(documents, QUERY)
+    assert asyncio.run(compressor.acompress_documents(documents, QUERY)) == ranked
+    assert list(compressor.compress_documents([], QUERY)) == []
     expected = reranker.rank(QUERY, names, top_k=4, order="retriever").pages
     assert [documents.index(_without_score(document)) for document in ranked] == [
         names.index(page.reference) for page in expected
@@ -46,15 +49,6 @@ def test_the_retrievers_scores_are_read_from_the_metadata(reranker: Reranker) ->
     ] == expected
     with pytest.raises(ValueError, match="top_k"):
         PageCompressor(reranker=reranker, top_k=3)
-
-
-def test_the_async_method_gives_the_same(reranker: Reranker) -> None:
-    documents = [Document(page_content=f"report.pdf#{number}") for number in range(1, 6)]
-    compressor = PageCompressor(reranker=reranker)
-    assert asyncio.run(compressor.acompress_documents(documents, QUERY)) == compressor.compress_documents(
-        documents, QUERY
-    )
-    assert list(compressor.compress_documents([], QUERY)) == []
 
 
 def _without_score(document: Any) -> Any:  # noqa: ANN401

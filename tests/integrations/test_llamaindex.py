@@ -65,17 +65,14 @@ def test_image_nodes_rank_by_name_by_file_and_by_image(reranker: Reranker, new_s
         assert [scored.node for scored in ranked] == [nodes[index].node for index in places]
 
 
-def test_an_image_url_is_never_fetched(reranker: Reranker) -> None:
-    node = NodeWithScore(node=ImageNode(image_url="https://example.invalid/1.png"), score=1.0)
-    [kept] = PagePostprocessor(reranker=reranker).postprocess_nodes([node], query_str=QUERY)
-    assert kept.node is node.node
-
-
-def test_no_query_is_an_error_and_no_nodes_are_none(reranker: Reranker) -> None:
+def test_no_query_is_an_error_no_nodes_are_none_and_an_image_url_is_never_fetched(reranker: Reranker) -> None:
     postprocessor = PagePostprocessor(reranker=reranker)
     with pytest.raises(QueryError, match="pass query_bundle or query_str"):
         postprocessor.postprocess_nodes([NodeWithScore(node=TextNode(text=NAMES[0]))])
     assert postprocessor.postprocess_nodes([], query_str=QUERY) == []
+    node = NodeWithScore(node=ImageNode(image_url="https://example.invalid/1.png"), score=1.0)
+    [kept] = postprocessor.postprocess_nodes([node], query_str=QUERY)
+    assert kept.node is node.node
 
 
 def test_the_retriever_gives_pages_with_their_text(reranker: Reranker) -> None:

@@ -41,17 +41,6 @@ def test_an_image_file_that_is_stored_is_found_by_its_bytes(reranker: Reranker) 
     assert page.page_id == reranker.store.find("scan.png#1")
 
 
-def test_an_image_of_no_stored_page_is_encoded_on_the_fly(reranker: Reranker) -> None:
-    image = scan("a page in no store")
-    stored = Document(("report.pdf#1",), score=1.0)
-    as_image, as_file = (
-        rank_documents(reranker, QUERY, [Document(image=fetch, score=2.0), stored])
-        for fetch in (lambda: image, lambda: png(image))
-    )
-    assert as_image == as_file
-    assert {index for index, _ in as_image} == {0, 1}
-
-
 def test_a_document_that_names_no_page_is_pointed_out(reranker: Reranker) -> None:
     documents = [Document(("report.pdf#1",)), Document(("other.pdf#1", "words " * 99))]
     assert [index for index, _ in rank_documents(reranker, QUERY, documents)] == [0, 1]

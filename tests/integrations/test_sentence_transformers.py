@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ridgerank.errors import DocumentError, ScoreError
+from ridgerank.errors import ScoreError
 from ridgerank.integrations.sentence_transformers import PageCrossEncoder
 from ridgerank.reranker.candidates import Document
 from ridgerank.reranker.reranker import Reranker
@@ -75,9 +75,3 @@ def test_the_evaluator_of_sentence_transformers_runs_on_it(model: PageCrossEncod
     evaluator = evaluation.CrossEncoderRerankingEvaluator([sample], name="pages", write_csv=False)
     assert evaluator(model)["pages_mrr@10"] == 1.0
     assert model.model_card_data.metrics[0]["pages_mrr@10"].startswith("1.0000")
-
-
-def test_a_text_that_names_no_page_needs_a_model_that_reads_text(reranker: Reranker) -> None:
-    pairs = [(QUERY, "Sales rose by a third."), (QUERY, "report.pdf#2")]
-    with pytest.raises(DocumentError, match="reads page images; index its document"):
-        PageCrossEncoder(reranker).predict(pairs)

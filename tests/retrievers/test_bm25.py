@@ -74,17 +74,11 @@ def test_pages_without_a_word_of_the_query_come_last_in_order_of_their_ids(bm25:
     assert {candidate.score for candidate in bm25.search("zebra", 10)} == {0.0}
 
 
-def test_pages_without_text_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    with (
-        store_of(str(tmp_path / "scans"), ["", " \n", ""]) as store,
-        pytest.raises(RetrieverError, match=r"none of the 3 pages .* text layer.*bm25 has nothing to search"),
-    ):
-        BM25(store)
-
-
-def test_an_empty_store_and_unknown_pages_are_errors(tmp_path: Path, bm25: BM25) -> None:
-    with store_of(str(tmp_path / "empty"), []) as store, pytest.raises(RetrieverError, match="is empty"):
-        BM25(store)
+def test_stores_without_pages_or_text_and_unknown_pages_are_errors(tmp_path: Path, bm25: BM25) -> None:
+    lacks = r"none of the 3 pages .* text layer.*bm25 has nothing to search"
+    for name, texts, reason in (("empty", [], "is empty"), ("scans", ["", " \n", ""], lacks)):
+        with store_of(str(tmp_path / name), texts) as store, pytest.raises(RetrieverError, match=reason):
+            BM25(store)
     with pytest.raises(StoreError, match=r"not in the page store .*: nothing"):
         bm25.score("revenue", ["nothing"])
 

@@ -67,6 +67,8 @@ def test_names_that_cannot_be_joined_are_refused(tmp_path: Path) -> None:
                 load_retriever(name, store)
         with pytest.raises(RetrieverError, match="holds no vectors"):
             load_retriever("stored+bm25", store)
+        with pytest.raises(RetrieverError, match="without a model"):
+            load_retriever("dense:", store)
 
 
 def test_late_interaction_and_words_of_one_store_are_searched_together(

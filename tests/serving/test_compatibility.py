@@ -53,13 +53,6 @@ def test_an_image_is_the_same_document_in_every_shape(client: TestClient, corpus
     assert len(set(scores(client, queries=corpus.queries[0], documents=shapes))) == 1
 
 
-def test_a_text_is_refused_by_a_model_that_looks_at_images(client: TestClient, corpus: Corpus) -> None:
-    body = {"query": corpus.queries[0], "documents": [TEXTS[0]], "on_missing": "error"}
-    refused = client.post("/rerank", json=body)
-    assert (refused.status_code, refused.json()["code"]) == (422, "bad_document")
-    assert "documents[0]: a text, and the model of this store reads page images" in refused.json()["message"]
-
-
 def test_a_model_that_reads_text_reads_the_one_that_comes_with_an_image(text_client: TestClient) -> None:
     uri = f"data:image/png;base64,{png()}"
     image, text = {"type": "image_url", "image_url": {"url": uri}}, {"type": "text", "text": TEXTS[0]}
@@ -78,11 +71,6 @@ def test_a_page_is_named_by_source_and_number(client: TestClient, reranker: Rera
     body = {"query": corpus.queries[0], "documents": documents}
     results = client.post("/rerank", json=body).json()["results"]
     assert [result["reference"] for result in results] == [reference] * 2
-
-
-def test_a_single_document_needs_no_list(text_client: TestClient) -> None:
-    answer = text_client.post("/rerank", json={"query": "profit", "documents": TEXTS[0], "top_n": 0})
-    assert len(answer.json()["results"]) == 1
 
 
 def test_fields_of_other_servers_are_accepted_and_named(
@@ -143,6 +131,8 @@ def test_vllm_s_answer_has_every_document_and_its_errors_are_400(
 def test_tei_s_errors_have_its_shape(make_service: MakeService, text_reranker: Reranker) -> None:
     with client_of(make_service(text_reranker, dialect="tei")) as client:
         assert client.get("/health").status_code == 200
+        alone = client.post("/rerank", json={"query": "profit", "documents": TEXTS[0], "top_n": 0})
+        assert len(alone.json()["results"]) == 1
         response = client.post("/rerank", json={"query": "sales", "texts": TEXTS})
         assert [set(result) >= {"index", "score"} for result in response.json()] == [True, True]
         assert response.headers["X-Reranked"] == "true"

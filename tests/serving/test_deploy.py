@@ -49,13 +49,10 @@ def test_a_bucket_is_served_without_keys_only_where_told(tmp_path: Path, words: 
     assert done.stdout.splitlines()[-1] == "--no-auth"
 
 
-def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_store_that_is_not_there_is_told_and_other_commands_run_as_typed(tmp_path: Path) -> None:
     done = run_entrypoint(tmp_path, RIDGERANK_STORE=str(tmp_path / "none"), RIDGERANK_NO_AUTH="1")
     assert done.returncode == 2
     assert "no page store" in done.stderr
-
-
-def test_other_commands_run_as_typed(tmp_path: Path) -> None:
     assert run_entrypoint(tmp_path, "store", "info", "a b").stdout.splitlines() == ["store", "info", "a b"]
 
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from fastapi.testclient import TestClient
@@ -37,15 +37,6 @@ def test_a_store_that_fails_is_the_servers_fault_and_it_is_not_ready(
         assert client.get("/healthz").status_code == 200
         assert corpus.store not in answer.text + ready.text
         assert "lance" not in answer.text + ready.text
-
-
-def test_the_store_is_read_now_and_then(make_service: MakeService, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = make_service()
-    reads = []
-    monkeypatch.setattr(PageStore, "probe", lambda store: reads.append(1))
-    for _ in range(3):
-        service.require_ready()
-    assert len(reads) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,35 +89,19 @@ def test_closing_does_not_wait_for_a_page_that_is_being_drawn(
     assert rendering.done()
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The page ids that were rendered, or whose thumbnail was read."""
-    page_ids: list[str] = []
-
-    def counting(read: Callable[..., object]) -> Callable[..., object]:
-        def counted(images: PageImages, store: PageStore, page_id: str) -> object:
-            page_ids.append(page_id)
-            return read(images, store, page_id)
-
-        return counted
-
-    for name in ("_render", "thumbnail"):
-        monkeypatch.setattr(PageImages, name, counting(getattr(PageImages, name)))
-    return page_ids
-
-
-@pytest.mark.parametrize("kind", ["image", "thumbnail"])
-def test_a_page_that_is_not_stored_is_not_found(client: TestClient, reads: list[str], kind: str) -> None:
-    answer = client.get(f"/v1/pages/{'0' * 64}/{kind}")
-    assert answer.status_code == 404
-    assert answer.json()["code"] == "page_not_found"
-    assert reads == []
-
-
 def test_a_page_is_rendered_once_for_many_requests(
-    client: TestClient, reranker: Reranker, reads: list[str]
+    client: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page_id = reranker.store.page_ids()[4]
+    page_id, render, rendered = reranker.store.page_ids()[4], PageImages._render, []
+
+    def counted(images: PageImages, store: PageStore, page_id: str) -> bytes:
+        rendered.append(page_id)
+        return render(images, store, page_id)
+
+    monkeypatch.setattr(PageImages, "_render", counted)
     images = [client.get(f"/v1/pages/{page_id}/image").content for _ in range(3)]
     assert images[0] == images[1] == images[2]
-    assert reads == [page_id]
+    assert rendered == [page_id]
+    missing = client.get(f"/v1/pages/{'0' * 64}/image")
+    assert (missing.status_code, missing.json()["code"]) == (404, "page_not_found")
+    assert len(rendered) == 1
