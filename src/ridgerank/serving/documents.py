@@ -18,20 +18,8 @@ from ridgerank.errors import DocumentError
 from ridgerank.records import Page
 from ridgerank.reranker.candidates import PAGE_NAME, CandidateList, OnMissing, sort_candidates
 from ridgerank.reranker.candidates import Document as RankedDocument
+from ridgerank.serving import schemas
 from ridgerank.serving.http_errors import ApiError, page_not_found
-from ridgerank.serving.schemas import (
-    MAX_TEXT,
-    Document,
-    IdDocument,
-    ImageDocument,
-    ImagePart,
-    PageDocument,
-    ReturnedDocument,
-    SentQuery,
-    SourceDocument,
-    TextDocument,
-    TextPart,
-)
 from ridgerank.serving.settings import ServeSettings
 from ridgerank.store.page_store import PageStore
 
@@ -62,29 +50,29 @@ class DocumentParts:
         return tuple(dict.fromkeys((self.text, self.text.strip(_EDGES))))
 
 
-def take_apart(document: Document | SentQuery) -> DocumentParts:
+def take_apart(document: schemas.Document | schemas.SentQuery) -> DocumentParts:
     """The parts of a document or a query."""
     match document:
         case str():
             # A data URI of any kind, in any case; `Data: see below` is a text.
             is_image = _DATA_FORM.match(document.lstrip(_EDGES)) is not None
             return DocumentParts(image=document) if is_image else DocumentParts(text=document)
-        case PageDocument():
+        case schemas.PageDocument():
             return DocumentParts(page_names=(document.page,))
-        case IdDocument():
+        case schemas.IdDocument():
             return DocumentParts(page_names=(document.id,))
-        case SourceDocument():
+        case schemas.SourceDocument():
             return DocumentParts(page_names=source_page_names(document.source, document.page))
-        case TextDocument():
+        case schemas.TextDocument():
             return DocumentParts(text=document.text)
-        case ImageDocument():
+        case schemas.ImageDocument():
             return DocumentParts(text=document.text, image=document.image)
-    texts = [part.text for part in document.content if isinstance(part, TextPart)]
-    images = [part.image_url.url for part in document.content if isinstance(part, ImagePart)]
+    texts = [part.text for part in document.content if isinstance(part, schemas.TextPart)]
+    images = [part.image_url.url for part in document.content if isinstance(part, schemas.ImagePart)]
     return DocumentParts(text="\n".join(texts) or None, image=images[0] if images else None)
 
 
-def query_text(query: SentQuery) -> str:
+def query_text(query: schemas.SentQuery) -> str:
     """The text of a query; one with an image is refused."""
     parts = take_apart(query)
     if parts.image is not None or parts.text is None:
@@ -125,7 +113,7 @@ class RequestDocuments:
     names: tuple[str, ...]
     """Of a stored page its id; of an attachment its key in `attachments`."""
     attachments: Mapping[str, Attachment]
-    returned: tuple[ReturnedDocument, ...]
+    returned: tuple[schemas.ReturnedDocument, ...]
     """The documents as an answer sends them back."""
 
     def as_sent(self, query: str, scores: Sequence[float]) -> CandidateList:
@@ -160,7 +148,7 @@ class RequestDocuments:
 
 
 def resolve_documents(
-    documents: Sequence[Document],
+    documents: Sequence[schemas.Document],
     store: PageStore,
     settings: ServeSettings,
     *,
@@ -176,11 +164,11 @@ def resolve_documents(
     references = dict(zip(page_ids, store.references(page_ids), strict=True))
     names: list[str] = []
     attachments: dict[str, Attachment] = {}
-    returned: list[ReturnedDocument] = []
+    returned: list[schemas.ReturnedDocument] = []
     for index, parts in enumerate(parts_of_all):
         name = next((known[each] for each in parts.possible_names if each in known), None)
         if name is not None:
-            returned.append(ReturnedDocument(page=references[name], text=parts.text))
+            returned.append(schemas.ReturnedDocument(page=references[name], text=parts.text))
         else:
             name = f"documents[{index}]"
             try:
@@ -192,7 +180,7 @@ def resolve_documents(
             attachments[name] = attachment
             image = None if attachment.kind in ("text", "unreadable") else attachment.kind
             returned.append(
-                ReturnedDocument(
+                schemas.ReturnedDocument(
                     text=parts.text or None, image=image, page=next(iter(parts.page_names), None)
                 )
             )
@@ -212,8 +200,8 @@ def _read_attachment(parts: DocumentParts, field: str, settings: ServeSettings) 
     names, text = parts.possible_names, parts.text or ""
     if parts.page_names or any(PAGE_NAME.fullmatch(name) for name in names):
         raise page_not_found(names[0])
-    if len(text) > MAX_TEXT:
-        raise _bad_document(f"{field} has {len(text):,} characters; expected at most {MAX_TEXT:,}")
+    if len(text) > schemas.MAX_TEXT:
+        raise _bad_document(f"{field} has {len(text):,} characters; expected at most {schemas.MAX_TEXT:,}")
     if parts.image is None and not text.strip():
         raise _bad_document(f"{field} is empty; expected a text, an image or a page")
     if parts.image is None and _ADDRESS.fullmatch(text.strip()):
