@@ -72,12 +72,6 @@ class JoinedRuns:
         grades = [max(judged[number].get(self.vocabulary[code], 0), 0) for number, code in members]
         return np.array(grades, dtype=np.float64)
 
-    def run(self, scores: Floats) -> Run:
-        """A run over these pages with the given scores: (members,)."""
-        # Stable: equal scores stay by page id, last first.
-        order = np.lexsort((-scores, self.lists.list_numbers()))
-        return Run(self.queries, self.vocabulary, self.lists, self.codes[order], scores[order])
-
 
 def join(*runs: Run) -> JoinedRuns:
     """Align runs by query and page; queries in the order in which they first appear."""
@@ -116,18 +110,22 @@ def fuse_runs(joined: JoinedRuns, weight: float | Sequence[float]) -> Run:
     first. Pages lacked by equally many are in the order of the first run that has them, the retriever's
     first, and then by the runs that do have them.
     """
-    weights = _weights_per_run(weight, len(joined.scores))
-    present = joined.present
-    everywhere = present.all(axis=0)
-    if everywhere.all():
-        return joined.run(fuse_many_scores(joined.scores, weights, joined.lists))
-    fused = _fuse_present(joined, weights)
+    weights, lists, present = _weights_per_run(weight, len(joined.scores)), joined.lists, joined.present
+    everywhere, scores, runs = present.all(axis=0), np.zeros(joined.lists.members), len(joined.scores)
     if everywhere.any():
         shared = joined.complete()
-        fused[everywhere] = fuse_many_scores(shared.scores, weights, shared.lists)
-    runs = len(weights)
+        scores[everywhere] = fuse_many_scores(shared.scores, weights, shared.lists)
+    if not everywhere.all():
+        scores[~everywhere] = _fuse_present(joined, weights)[~everywhere]
     tier = (runs - present.sum(axis=0)) * runs + np.where(everywhere, 0, present.argmax(axis=0))
-    return _order_by_tier(joined, fused, tier)
+    # Stable: equal scores stay by page id, last first.
+    order = np.lexsort((-scores, tier, lists.list_numbers()))
+    ordered, fused = scores[order], tier[order] == 0
+    fused_pages = lists.sum(fused.astype(float))
+    lowest = np.where(fused_pages > 0, lists.min(np.where(fused, ordered, np.inf)), 0.0)
+    steps = lists.positions() - lists.repeat(fused_pages) + 1.0  # lower tiers count down from the lowest
+    final = np.where(fused, ordered, lists.repeat(lowest) - steps)
+    return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
 
 
 def _weights_per_run(weight: float | Sequence[float], runs: int) -> Floats:
@@ -150,18 +148,6 @@ def _fuse_present(joined: JoinedRuns, weights: Floats) -> Floats:
         total[has_page] += run_weight * standardize(row[has_page], lists)
         share[has_page] += run_weight
     return total / share
-
-
-def _order_by_tier(joined: JoinedRuns, scores: Floats, tier: Ints) -> Run:
-    """Order by tier, then score; scores of lower tiers count down by one from the lowest fused score."""
-    lists = joined.lists
-    order = np.lexsort((-scores, tier, lists.list_numbers()))
-    ordered, tiers = scores[order], tier[order]
-    fused_pages = lists.sum((tiers == 0).astype(float))
-    lowest = np.where(fused_pages > 0, lists.min(np.where(tiers == 0, ordered, np.inf)), 0.0)
-    steps = lists.positions() - lists.repeat(fused_pages) + 1.0
-    final = np.where(tiers == 0, ordered, lists.repeat(lowest) - steps)
-    return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
 
 
 def _sort_by_key(run: Run, queries: tuple[str, ...], vocabulary: tuple[str, ...]) -> tuple[Ints, Floats]:

@@ -51,33 +51,41 @@ def explain(
 
     `reader` is the process that parses the page's document, where words have to be found on it.
     """
-    lineage = shallow.store.lineage
-    end = lineage.storage.exit_layer
+    store, backbone = shallow.store, shallow.backbone
+    end = store.lineage.storage.exit_layer
     if layer is not None and not 0 <= layer < end:
-        raise BackboneError(
-            f"layer {layer} of a store that holds layers 0 to {end - 1}; ask for one of these"
-        )
+        raise BackboneError(f"layer {layer} of a store that holds layers 0 to {end - 1}; take one of these")
     layers = (0, end) if layer is None else (layer, layer + 1)
     chosen = slice(*layers)
-    reads_text = shallow.backbone.reads_text
-    state: State = "mean" if reads_text else "last"
+    state: State = "mean" if backbone.reads_text else "last"
     page, weights, instruction_share, query_share = _look(shallow, query, page_id, chosen, state=state)
-    if reads_text:
+    if backbone.reads_text:
         _, idle, _, _ = _look(shallow, "", page_id, chosen, state=state)
         ignores_query: Bools = idle > QUERY_INDEPENDENT * idle.sum()
         instruction_share += float(weights[ignores_query].sum())
         weights = np.where(ignores_query, 0.0, weights)
-    kept = page.cells.tolist()
-    regions, passages = _locate(shallow, page_id, page.grid, kept, weights.tolist(), reader)
+    kept, reference = page.cells.tolist(), store.reference(page_id)
+    [stored] = store.pages([page_id])
+    regions: list[Region | None]
+    passages: tuple[Passage, ...] = ()
+    if isinstance(backbone, CausalText):
+        read_spans = backbone.text_spans(stored.text)
+        spans = [read_spans[index] for index in kept]
+        words = _place_words(shallow, stored, reader)
+        regions = token_regions(spans, words)
+        passages = split_passages(stored.text, spans, weights.tolist(), words)
+    else:
+        cells = backbone.regions(page.grid, _aspect(stored, reference))[kept]
+        regions = [(left, top, right, bottom) for left, top, right, bottom in cells.tolist()]
     return Explanation(
         query=query,
         page_id=page_id,
-        reference=shallow.store.reference(page_id),
+        reference=reference,
         layers=layers,
         grid=page.grid,
         kept=tuple(kept),
         weights=tuple(weights.tolist()),
-        regions=regions,
+        regions=tuple(regions),
         page_share=float(weights.sum()),
         instruction_share=instruction_share,
         query_share=query_share,
@@ -96,25 +104,6 @@ def _look(
     # The suffix opens with the instruction's last token.
     instruction_share = float(over_prefix[~visual].sum() + over_suffix[0])
     return page, over_prefix[visual], instruction_share, float(over_suffix[1:].sum())
-
-
-def _locate(
-    shallow: ShallowPass,
-    page_id: str,
-    grid: tuple[int, int],
-    kept: Sequence[int],
-    weights: Sequence[float],
-    reader: IsolatedProcess,
-) -> tuple[tuple[Region | None, ...], tuple[Passage, ...]]:
-    """Where each kept position lies on the page; of a model that reads text, also the lines they are in."""
-    [page] = shallow.store.pages([page_id])
-    if not isinstance(shallow.backbone, CausalText):
-        cells = shallow.backbone.regions(grid, _aspect(page, shallow.store.reference(page_id)))[kept]
-        return tuple((left, top, right, bottom) for left, top, right, bottom in cells.tolist()), ()
-    read_spans = shallow.backbone.text_spans(page.text)
-    spans = [read_spans[index] for index in kept]
-    words = _place_words(shallow, page, reader)
-    return tuple(token_regions(spans, words)), split_passages(page.text, spans, weights, words)
 
 
 def _place_words(shallow: ShallowPass, page: StoredPage, reader: IsolatedProcess) -> tuple[BoxedWord, ...]:
