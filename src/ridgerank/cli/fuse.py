@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ridgerank.fusion.runs import JoinedRuns
-    from ridgerank.fusion.weight import WeightEstimate
     from ridgerank.trec import Run
 
 
@@ -58,7 +57,6 @@ def fuse_command(
     """
     from ridgerank.atomic import replace_text_file
     from ridgerank.fusion.runs import fuse_runs, join
-    from ridgerank.records import to_json
     from ridgerank.trec import read_run
 
     given = _parse_weights(weight, len(runs))
@@ -70,15 +68,11 @@ def fuse_command(
         raise typer.BadParameter(f"--third weighs two runs; give --qrels or --weight for {len(runs)} runs")
     fused_runs = [read_run(path) for path in runs]
     joined = join(*fused_runs)
-    names = [path.name for path in runs]
-    if len(runs) == 2 and (given is None or len(given) == 1):
-        names = ["retriever", "reranker"]
-        estimate = _estimate(fused_runs, joined, qrels, third, given)
-        facts = to_json(estimate)
-        fused = fuse_runs(joined, estimate.weight)
-    else:
-        facts = _weigh_many(joined, names, qrels, given)
-        fused = fuse_runs(joined, facts["weights"])
+    facts = _weigh(fused_runs, joined, qrels, third, given)
+    names = ["retriever", "reranker"]
+    if "weights" in facts:
+        names = facts["runs"] = [path.name for path in runs]
+    fused = fuse_runs(joined, facts["weights"] if "weights" in facts else facts["weight"])
     facts["queries"] = len(joined.queries)
     lacking = zip(names, joined.missing(), strict=True)
     facts["missing"] = [{"run": name, "queries": lacked, "pages": pages} for name, (lacked, pages) in lacking]
@@ -110,46 +104,34 @@ def _parse_weights(text: str | None, runs: int) -> list[float] | None:
     return values
 
 
-def _estimate(
+def _weigh(
     runs: "Sequence[Run]",
     joined: "JoinedRuns",
     qrels: Path | None,
     third: Path | None,
     given: list[float] | None,
-) -> "WeightEstimate":
+) -> dict[str, Any]:
+    """The weight of the second of two runs, or one per run, and where it is from, as the report has it."""
     from ridgerank.fusion.correlations import correlate
-    from ridgerank.fusion.runs import join
+    from ridgerank.fusion.runs import join, judged_weights
     from ridgerank.fusion.weight import closed_form_estimate, label_free_estimate, user_estimate
+    from ridgerank.records import to_json
     from ridgerank.trec import read_qrels, read_run
 
+    facts: dict[str, Any]
+    if given is not None and len(given) > 1:
+        return {"weights": [value / sum(given) for value in given], "method": "given", "queries_used": 0}
     if given is not None:
-        return user_estimate(given[0])
-    if qrels is not None:
-        complete = joined.complete()
-        b, s = complete.scores
-        relevance = complete.relevance(read_qrels(qrels))
-        return closed_form_estimate(correlate(b, s, relevance, complete.lists))
-    assert third is not None  # one source was required
-    complete = join(*runs, read_run(third)).complete()
-    b, s, t = complete.scores
-    return label_free_estimate(correlate(b, s, t, complete.lists))
-
-
-def _weigh_many(
-    joined: "JoinedRuns", names: list[str], qrels: Path | None, given: list[float] | None
-) -> dict[str, Any]:
-    """Weights of three or more runs, given or from judgements, as the report has them."""
-    from ridgerank.fusion.runs import judged_weights
-    from ridgerank.trec import read_qrels
-
-    if given is not None:
-        shares = [value / sum(given) for value in given]
-        return {"runs": names, "weights": shares, "method": "given", "queries_used": 0}
-    assert qrels is not None  # one source was required
-    complete = joined.complete()
-    relevance = complete.relevance(read_qrels(qrels))
-    judged, queries = judged_weights(complete.scores, relevance, complete.lists)
-    return {"runs": names, "weights": judged.tolist(), "method": "closed-form", "queries_used": queries}
+        facts = to_json(user_estimate(given[0]))
+        return facts
+    complete = (joined if third is None else join(*runs, read_run(third))).complete()
+    relevance = complete.scores[2] if qrels is None else complete.relevance(read_qrels(qrels))
+    if len(runs) > 2:
+        judged, queries = judged_weights(complete.scores, relevance, complete.lists)
+        return {"weights": judged.tolist(), "method": "closed-form", "queries_used": queries}
+    correlations = correlate(complete.scores[0], complete.scores[1], relevance, complete.lists)
+    facts = to_json((label_free_estimate if qrels is None else closed_form_estimate)(correlations))
+    return facts
 
 
 def _print_summary(facts: dict[str, Any]) -> None:
