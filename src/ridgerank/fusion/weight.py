@@ -115,7 +115,21 @@ def label_free_estimate(correlations: Correlations) -> WeightEstimate:
     means = correlations.stacked().mean(axis=0)
     c_b, _, at_edge = explain_by_one_factor(means[2], means[0], means[1])
     if np.isnan(c_b):
-        return _fallback(correlations, *means.tolist())
+        bt, st, bs = means.tolist()
+        return WeightEstimate(
+            FALLBACK_WEIGHT,
+            (0.0, 1.0),
+            "prior",
+            rho=bs,
+            queries_used=correlations.queries,
+            queries_skipped=correlations.skipped,
+            note=(
+                f"the one-factor model does not fit (retriever-reranker {bs:.3f}, retriever-third {bt:.3f}, "
+                f"reranker-third {st:.3f}): not all three correlations are positive; the weight is a "
+                "cautious default, not an estimate. Give relevance judgements, or a third score that agrees with "
+                "both"
+            ),
+        )
 
     def solve(means: Floats) -> tuple[Floats, ...]:
         bt, st, bs = means.T
@@ -162,23 +176,6 @@ def _estimate(
         queries_skipped=correlations.skipped,
         chance_of_gain=chance,
         note=" ".join(notes),
-    )
-
-
-def _fallback(correlations: Correlations, rho_bt: float, rho_st: float, rho_bs: float) -> WeightEstimate:
-    measured = f"retriever-reranker {rho_bs:.3f}, retriever-third {rho_bt:.3f}, reranker-third {rho_st:.3f}"
-    return WeightEstimate(
-        FALLBACK_WEIGHT,
-        (0.0, 1.0),
-        "prior",
-        rho=rho_bs,
-        queries_used=correlations.queries,
-        queries_skipped=correlations.skipped,
-        note=(
-            f"the one-factor model does not fit ({measured}): not all three correlations are positive; the "
-            "weight is a cautious default, not an estimate. Give relevance judgements, or a third score that "
-            "agrees with both"
-        ),
     )
 
 

@@ -38,18 +38,17 @@ class BM25(TextRetriever):
         self._index.index([_words(text) for text in texts.values()], show_progress=False)
 
     def _scores(self, queries: Sequence[str]) -> Floats:
-        return np.stack([self._score_all(query) for query in queries])
+        scores = np.zeros((len(queries), len(self._ids)))
+        for row, query in zip(scores, queries, strict=True):
+            if known := [word for word in _words(query) if word in self._index.vocab_dict]:
+                row[:] = self._index.get_scores(known)
+        return scores
 
     def holding(self, word: str) -> int:
         """How many of the pages hold a word."""
         column = self._index.vocab_dict.get(word)
         starts = self._index.scores["indptr"]
         return 0 if column is None else int(starts[column + 1] - starts[column])
-
-    def _score_all(self, query: str) -> Floats:
-        known = [word for word in _words(query) if word in self._index.vocab_dict]
-        scores = self._index.get_scores(known) if known else np.zeros(len(self._ids))
-        return np.asarray(scores, dtype=np.float64)
 
 
 def score_texts(query: str, texts: Sequence[str], store: BM25 | None = None) -> Floats:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -82,7 +82,7 @@ class Judging:
             weight=weight.weight,
             weight_interval=list(weight.weight_interval),
             queries_used=weight.queries_used if weight.method == "closed-form" else 0,
-            note=kept.note,
+            note=weight.note,
             next_pages=dict(zip(page_ids, self._store.references(page_ids), strict=True)),
             next_queries=kept.next_queries,
         )
@@ -100,10 +100,10 @@ class Judging:
         said = {(each.query, each.page_id, each.judge): each.grade or 0 for each in judgements}
         if lists is None:
             note = "nothing was calibrated on these pages: calibrate to see what judgements change"
-            return _Kept(said, grades, known, self._calibration.weight, note, [])
+            return _Kept(said, grades, known, replace(self._calibration.weight, note=note), [])
         weight = reweigh(self._calibration, known, grades).weight
         unjudged = [each.text for each in lists.queries if each.text not in grades]
-        return _Kept(said, grades, known, weight, weight.note, choose_evenly(unjudged, PROPOSED_QUERIES))
+        return _Kept(said, grades, known, weight, choose_evenly(unjudged, PROPOSED_QUERIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,6 @@ class _Kept:
     grades: Mapping[str, Mapping[str, int]]
     known: Mapping[str, ScoredPages]
     weight: WeightEstimate
-    note: str
     next_queries: list[str]
 
 

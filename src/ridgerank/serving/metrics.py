@@ -127,7 +127,7 @@ class Metrics:
             "outcome",
         )
         self._sources = self._counter("weight_source", "Where the weight came from.", "store", "source")
-        self._hang_ups = self._counter("left", "Callers that hung up before their answer.")
+        self.hang_ups = self._counter("left", "Callers that hung up before their answer.")
         self._cache_hits = self._counter("cache_hits", "Page cache hits.")
         self._cache_misses = self._counter("cache_misses", "Page cache misses.")
         self._latency = self._histogram(
@@ -165,10 +165,6 @@ class Metrics:
             if status in (429, 503):
                 self._answers.labels(store, "refused").inc()
         self._set_gauges([store] if store else [])
-
-    def record_hang_up(self) -> None:
-        """Count a caller who hung up."""
-        self._hang_ups.inc()
 
     def record_ranking(self, state: StoreState, result: RankingResult) -> None:
         """Count a ranking: its time, its batch, its order and its scores."""

@@ -225,7 +225,7 @@ class Service:
                     raise failed[0]
                 return [result for result in done if not isinstance(result, BaseException)]
             if hang_up.done():
-                self.metrics.record_hang_up()
+                self.metrics.hang_ups.inc()
                 raise CallerLeftError
             raise self._late(deadline_ms)
         finally:
