@@ -126,8 +126,8 @@ def label_free_estimate(correlations: Correlations) -> WeightEstimate:
             note=(
                 f"the one-factor model does not fit (retriever-reranker {bs:.3f}, retriever-third {bt:.3f}, "
                 f"reranker-third {st:.3f}): not all three correlations are positive; the weight is a "
-                "cautious default, not an estimate. Give relevance judgements, or a third score that agrees with "
-                "both"
+                "cautious default, not an estimate. Give relevance judgements, or a third score that agrees "
+                "with both"
             ),
         )
 
