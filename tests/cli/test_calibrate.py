@@ -76,16 +76,10 @@ def test_texts_are_those_of_pages_cut_or_the_lines_of_a_file(folder: Path, tmp_p
             _read_texts(str(lines), store)
 
 
-def copy_calibration(folder: Path, name: str) -> None:
-    calibrations = folder / "store/calibrations"
-    for suffix in (".safetensors", ".json"):
-        (calibrations / f"{name}{suffix}").write_bytes((calibrations / f"default{suffix}").read_bytes())
-
-
 def test_judgements_change_the_weight_and_no_page_is_read(
     folder: Path, reranker: Reranker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy_calibration(folder, "judged")
+    reranker.calibration.save(folder / "store/calibrations", "judged")
     lists = reranker.calibration.lists
     assert lists is not None
     judged = list(lists.by_query().items())[:12]

@@ -12,7 +12,7 @@ from ridgerank.fusion.weight import (
     label_free_estimate,
     optimal_weight,
 )
-from ridgerank.ragged import Floats, Ragged
+from ridgerank.ragged import Floats
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,21 @@ def test_where_an_estimate_is_above_one_its_score_is_taken_for_relevance() -> No
     assert (float(c_b), float(c_s)) == (0.1, 1.0)
 
 
-def uniform(first: Floats, second: Floats, third: Floats, lists: Ragged) -> Correlations:
+def drawn(world: World, queries: int, seed: int, third: str) -> Correlations:
     """All positions count alike, as in the world that is drawn."""
-    kept, members = lists.select(varies(lists, first, second, third))
-    b, s, y = (each[members] for each in (first, second, third))
+    sample = simulate(world, queries=queries, seed=seed)
+    vectors: list[Floats] = [sample.retriever, sample.reranker, getattr(sample, third)]
+    kept, members = sample.lists.select(varies(sample.lists, *vectors))
+    b, s, y = (each[members] for each in vectors)
     return Correlations(correlation(b, y, kept), correlation(s, y, kept), correlation(b, s, kept), 0)
 
 
 def judged(world: World, queries: int, seed: int) -> Correlations:
-    drawn = simulate(world, queries=queries, seed=seed)
-    return uniform(drawn.retriever, drawn.reranker, drawn.grades, drawn.lists)
+    return drawn(world, queries, seed, "grades")
 
 
 def unlabelled(world: World, queries: int, seed: int) -> Correlations:
-    drawn = simulate(world, queries=queries, seed=seed)
-    return uniform(drawn.retriever, drawn.reranker, drawn.teacher, drawn.lists)
+    return drawn(world, queries, seed, "teacher")
 
 
 def constant(first: float, second: float, mutual: float, queries: int = 30) -> Correlations:

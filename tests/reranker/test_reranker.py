@@ -231,10 +231,19 @@ def test_scores_that_are_not_finite_are_refused_and_those_of_some_do_not_count(r
     assert "1 of 3 documents have a score, so none counts" in some.reasons[0]
 
 
-def test_top_k_cuts_the_ranking_and_nothing_else(reranker: Reranker) -> None:
+def test_top_k_cuts_the_ranking_and_nothing_else_and_one_candidate_or_none_is_a_ranking(
+    reranker: Reranker,
+) -> None:
     candidates = reranker.retriever.search(QUERY, 8)
     assert essence(reranker.rank(QUERY, candidates, top_k=3)) == essence(reranker.rank(QUERY, candidates))[:3]
     assert len(reranker.rank(QUERY, candidates, top_k=99).pages) == 8
+    one = reranker.rank(QUERY, [("0.pdf#1", 3.0)])
+    assert [(page.rank, page.fused_score) for page in one.pages] == [(1, 0.0)]
+    assert (one.reranked, one.reasons) == (False, ("one candidate: there is nothing to rank",))
+    assert len(reranker.search(QUERY, k=1).pages) == 1
+    none = reranker.rank(QUERY, [])
+    assert (none.pages, none.reranked, none.reasons) == ((), False, ("no candidates",))
+    assert reranker.search_many([]) == []
 
 
 def test_batches_and_threads_give_what_one_call_gives(reranker: Reranker) -> None:
@@ -287,13 +296,6 @@ def test_queries_nobody_can_ask_are_refused(reranker: Reranker, query: Any, reas
         reranker.search(query)
 
 
-def test_one_candidate_is_a_ranking_of_one(reranker: Reranker) -> None:
-    ranking = reranker.rank(QUERY, [("0.pdf#1", 3.0)])
-    assert [(page.rank, page.fused_score) for page in ranking.pages] == [(1, 0.0)]
-    assert (ranking.reranked, ranking.reasons) == (False, ("one candidate: there is nothing to rank",))
-    assert len(reranker.search(QUERY, k=1).pages) == 1
-
-
 def test_pages_the_model_does_not_read_stay_in_the_retriever_s_order(reranker: Reranker) -> None:
     lists = reranker.retrieve([QUERY], k=6)[0]
     [ranking] = reranker.rank_lists([replace(lists, unread="the model is busy")])
@@ -302,12 +304,6 @@ def test_pages_the_model_does_not_read_stay_in_the_retriever_s_order(reranker: R
     assert all(np.isnan(page.readout_score) for page in ranking.pages)
     scores = [page.relevance_score for page in ranking.pages]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_no_candidates_are_a_ranking_of_none(reranker: Reranker) -> None:
-    ranking = reranker.rank(QUERY, [])
-    assert (ranking.pages, ranking.reranked, ranking.reasons) == ((), False, ("no candidates",))
-    assert reranker.search_many([]) == []
 
 
 def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone: Backbone) -> None:

@@ -26,16 +26,6 @@ def stored(text_reranker: Reranker) -> list[str]:
     return text_reranker.store.references(text_reranker.store.page_ids()[:3])
 
 
-def test_chunks_and_stored_pages_rank_together_without_any_option(
-    text_client: TestClient, stored: list[str]
-) -> None:
-    for documents in (CHUNKS, [stored[0], *CHUNKS, *stored[1:]]):
-        answer = rerank(text_client, documents)
-        assert answer["reranked"]
-        assert sorted(result["index"] for result in answer["results"]) == list(range(len(documents)))
-        assert all(result["retriever_score"] is not None for result in answer["results"])
-
-
 def test_unknown_and_empty_documents_stand_last_or_are_left_out_or_an_error(
     text_client: TestClient, stored: list[str]
 ) -> None:
@@ -62,10 +52,3 @@ def test_what_is_cut_and_whose_scores_came_is_said(text_client: TestClient) -> N
     scores = [result["retriever_score"] for result in ranks]
     assert scores == sorted(scores, reverse=True)
     assert "unnamed" not in " ".join(by_order["reasons"])
-
-
-def test_a_list_in_another_language_stays_as_it_was_sent(text_client: TestClient) -> None:
-    answer = rerank(text_client, ["Чистая прибыль", "Долг", "Доля"])
-    assert [result["index"] for result in answer["results"]] == [0, 1, 2]
-    assert not answer["reranked"]
-    assert "in the order sent" in answer["reasons"][0]

@@ -94,8 +94,5 @@ def test_queries_are_kept_as_a_calibration_reads_them(
             assert client.post("/v1/search", json={"query": query, "k": 3}).status_code == 200
     [path] = tmp_path.iterdir()
     assert [query.text for query in read_queries(path)] == list(corpus.queries[:3])
-
-
-def test_a_query_log_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match="cannot be written"):
         QueryLog(tmp_path / "none" / "queries.jsonl")
