@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, interruptible, warn
+from ridgerank.errors import CalibrationError
+from ridgerank.records import Query, ScoredPages
+from ridgerank.trec import Qrels, read_qrels, read_queries, read_run
 
 if TYPE_CHECKING:
     from ridgerank.calibration.artifact import Calibration
     from ridgerank.calibration.calibrate import Progress
-    from ridgerank.records import Query, ScoredPages
     from ridgerank.retrievers.base import Retriever
     from ridgerank.store.page_store import PageStore
-    from ridgerank.trec import Qrels
 
 
 queries_option = partial(typer.Option, rich_help_panel="Queries and judgements")
@@ -100,8 +102,6 @@ def calibrate_command(
 
     Example: `ridgerank calibrate --store pages --queries queries.jsonl`
     """
-    from ridgerank.trec import read_qrels, read_queries
-
     # All that can be refused is refused before the heavy imports.
     calibration_queries = None if queries is None else read_queries(queries)
     judgements = None if qrels is None else read_qrels(qrels)
@@ -120,11 +120,9 @@ def calibrate_command(
         calibration = _estimate_weight_again(store, name, calibration_queries, judgements)
         print_report(calibration, store, name, as_json=as_json)
         return
-    from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.calibration.readout_file import ReadoutFile, find_readout
     from ridgerank.retrievers.base import GivenCandidates
-    from ridgerank.trec import read_run
 
     given_readout = ReadoutFile.load(find_readout(readout)) if readout else None
     with calibration_progress() as progress, PageStore.open(store) as pages:
@@ -188,7 +186,7 @@ def calibration_progress() -> "Iterator[Progress]":
 
 
 def _estimate_weight_again(
-    store: str, name: str, queries: "list[Query] | None", qrels: "Qrels | None"
+    store: str, name: str, queries: list[Query] | None, qrels: Qrels | None
 ) -> "Calibration":
     """Estimate the weight of a calibration again and save it, with a line that says what changed.
 
@@ -228,7 +226,7 @@ def _estimate_weight_again(
     return after
 
 
-def _read_grades(store: "PageStore", queries: "list[Query]", qrels: "Qrels") -> dict[str, dict[str, int]]:
+def _read_grades(store: "PageStore", queries: list[Query], qrels: Qrels) -> dict[str, dict[str, int]]:
     """The text of each judged query → grades by page id; pages that the store lacks are left out."""
     grades: dict[str, dict[str, int]] = {}
     unknown: set[str] = set()
@@ -247,8 +245,6 @@ def _read_grades(store: "PageStore", queries: "list[Query]", qrels: "Qrels") -> 
 
 def _require_judgements(before: "Calibration", after: "Calibration", name: str) -> None:
     """Refuse to trade judgements that are not at hand for fewer; say so if others went."""
-    from ridgerank.errors import CalibrationError
-
     count_before, count_after = (
         each.weight.queries_used if each.weight.method == "closed-form" else 0 for each in (before, after)
     )
@@ -261,11 +257,10 @@ def _require_judgements(before: "Calibration", after: "Calibration", name: str) 
     raise CalibrationError(f"{change}; nothing was changed. Give them with --queries and --qrels")
 
 
-def _search_unknown(store: str, name: str, texts: list[str], candidates: int) -> "dict[str, ScoredPages]":
+def _search_unknown(store: str, name: str, texts: list[str], candidates: int) -> dict[str, ScoredPages]:
     """Candidates and scores of queries that are not known yet: the model has to be loaded for these."""
     if not texts:
         return {}
-    from ridgerank.records import ScoredPages
     from ridgerank.reranker.options import RerankerOptions
 
     with RerankerOptions(readout=name).open(store) as reranker:

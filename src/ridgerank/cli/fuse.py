@@ -2,19 +2,20 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from ridgerank.atomic import replace_text_file
 from ridgerank.cli._console import echo
 from ridgerank.cli._options import write_run_to
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ridgerank.fusion.runs import JoinedRuns
-    from ridgerank.trec import Run
+from ridgerank.fusion.correlations import correlate
+from ridgerank.fusion.runs import JoinedRuns, fuse_runs, join, judged_weights
+from ridgerank.fusion.weight import closed_form_estimate, label_free_estimate, user_estimate
+from ridgerank.records import to_json
+from ridgerank.trec import Run, parse_plain_number, read_qrels, read_run
 
 
 def fuse_command(
@@ -55,10 +56,6 @@ def fuse_command(
 
     Example: `ridgerank fuse bm25.trec colpali.trec readout.trec --qrels qrels.trec > fused.trec`
     """
-    from ridgerank.atomic import replace_text_file
-    from ridgerank.fusion.runs import fuse_runs, join
-    from ridgerank.trec import read_run
-
     given = _parse_weights(weight, len(runs))
     if len(runs) < 2:
         raise typer.BadParameter(f"{len(runs)} run, expected at least two to fuse")
@@ -85,8 +82,6 @@ def fuse_command(
 
 def _parse_weights(text: str | None, runs: int) -> list[float] | None:
     """`0.2,0.5,0.3` as numbers: one per run, none below 0, not all 0; of two runs also that of the second."""
-    from ridgerank.trec import parse_plain_number
-
     if text is None:
         return None
     try:
@@ -105,19 +100,13 @@ def _parse_weights(text: str | None, runs: int) -> list[float] | None:
 
 
 def _weigh(
-    runs: "Sequence[Run]",
-    joined: "JoinedRuns",
+    runs: Sequence[Run],
+    joined: JoinedRuns,
     qrels: Path | None,
     third: Path | None,
     given: list[float] | None,
 ) -> dict[str, Any]:
     """The weight of the second of two runs, or one per run, and where it is from, as the report has it."""
-    from ridgerank.fusion.correlations import correlate
-    from ridgerank.fusion.runs import join, judged_weights
-    from ridgerank.fusion.weight import closed_form_estimate, label_free_estimate, user_estimate
-    from ridgerank.records import to_json
-    from ridgerank.trec import read_qrels, read_run
-
     facts: dict[str, Any]
     if given is not None and len(given) > 1:
         return {"weights": [value / sum(given) for value in given], "method": "given", "queries_used": 0}

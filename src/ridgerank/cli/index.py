@@ -11,19 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ridgerank.backbones.model_settings import ModelSettings, absolute_name, find_model
 from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, format_duration, interruptible, warn
 from ridgerank.cli.calibrate import calibration_progress, print_report
+from ridgerank.documents.render import PageRef, list_pages, render_pages
+from ridgerank.documents.sources import SUFFIXES, Failure, SourceFile, find_sources
 from ridgerank.errors import BackboneError, CalibrationError, DocumentError, LineageMismatch, StoreError
 from ridgerank.extras import require_packages
+from ridgerank.lineage import (
+    Keep,
+    Lineage,
+    StorageChoice,
+    StorageSetting,
+    parse_quality,
+    parse_storage_preset,
+)
+from ridgerank.records import Page
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
-    from ridgerank.backbones.model_settings import ModelSettings
-    from ridgerank.documents.render import PageRef
-    from ridgerank.documents.sources import Failure
     from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback
-    from ridgerank.lineage import Lineage, StorageChoice
 
 SOME_FAILED = 3
 """Exit status when the work was done but some files could not be read."""
@@ -37,9 +45,9 @@ MEASURED_PAGES = 2
 class IndexSettings:
     """The model and how its pages are stored."""
 
-    model: "ModelSettings"
-    storage: "StorageChoice"
-    stored: "Lineage | None" = None
+    model: ModelSettings
+    storage: StorageChoice
+    stored: Lineage | None = None
     """The lineage of the store that is there."""
     like: str | None = None
     """The store whose basis a new one takes."""
@@ -145,7 +153,6 @@ def index_command(
         )
     if readout is not None and (calibrate or ray is not None):
         raise typer.BadParameter("not with --calibrate or --ray", param_hint="--readout")
-    from ridgerank.backbones.model_settings import ModelSettings, absolute_name
 
     require_documents(paths)
     typed = ModelSettings(absolute_name(backbone or ""), device, dtype, max_pixels, page_text)
@@ -353,7 +360,7 @@ def _show_progress(bar: Bar, take_readout: Callable[[], None] = lambda: None) ->
     return show
 
 
-def _echo_failure(bar: Bar, failure: "Failure", failures: "Counter[tuple[str, str]]") -> None:
+def _echo_failure(bar: Bar, failure: Failure, failures: "Counter[tuple[str, str]]") -> None:
     """Say what could not be read; a file that loses many pages gets few lines."""
     document = failure.reference.rpartition("#")[0] or failure.reference
     failures[document, failure.reason] += 1
@@ -366,7 +373,6 @@ def _echo_failure(bar: Bar, failure: "Failure", failures: "Counter[tuple[str, st
 
 def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> None:
     """Print how many pages, bytes and seconds indexing would take; nothing is written or downloaded."""
-    from ridgerank.documents.render import PageRef, list_pages
     from ridgerank.store.page_store import PageStore
 
     listed = {ref.page_id: ref for ref in list_pages(paths, processes=1) if isinstance(ref, PageRef)}
@@ -389,10 +395,9 @@ def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> N
 
 
 def measure_pages(
-    refs: "list[PageRef]", settings: IndexSettings, model: "Backbone | None" = None
+    refs: list[PageRef], settings: IndexSettings, model: "Backbone | None" = None
 ) -> tuple[float | None, float | None, str]:
     """Bytes and seconds per page, and where they come from: a few pages encoded in memory, or arithmetic."""
-    from ridgerank.backbones.model_settings import find_model
     from ridgerank.store.layout import count_page_bytes, find_shape, pack
 
     if model is None and not is_downloaded(*find_model(settings.model.name)):
@@ -402,10 +407,8 @@ def measure_pages(
             return None, None, "as the model is not on this machine and its shape is not known"
         setting = settings.storage(layers=shape.layers, reads_text=shape.reads_text)
         return count_page_bytes(shape, setting), None, "by the model's shape"
-    from ridgerank.documents.render import render_pages
     from ridgerank.indexing.encode import PageEncoder
     from ridgerank.indexing.names import Listing
-    from ridgerank.records import Page
 
     model = model or settings.model.load()
     setting = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)
@@ -441,7 +444,7 @@ def is_downloaded(location: str, gguf: str | None) -> bool:
 
 def resolve_settings(
     store: str,
-    typed: "ModelSettings",
+    typed: ModelSettings,
     *,
     preset: str | None = None,
     keep: str | None = None,
@@ -453,8 +456,6 @@ def resolve_settings(
 
     The name of the typed model is empty if none was typed. No model is loaded.
     """
-    from ridgerank.backbones.model_settings import ModelSettings, find_model
-    from ridgerank.lineage import Keep, StorageSetting, parse_quality, parse_storage_preset
     from ridgerank.store.lance_dataset import find_lineage
 
     chosen_preset = parse_storage_preset(preset or "small")
@@ -516,8 +517,6 @@ def resolve_settings(
 
 def require_documents(paths: Sequence[Path]) -> None:
     """Refuse paths under which there is nothing to read, before any model is loaded."""
-    from ridgerank.documents.sources import SUFFIXES, Failure, SourceFile, find_sources
-
     failures = []
     for item in find_sources(paths):
         if isinstance(item, SourceFile):

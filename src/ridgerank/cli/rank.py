@@ -5,16 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
+from typing import Annotated, TextIO, TypeAlias
 
 import typer
 
+from ridgerank.atomic import is_special, replace_text_file, say_what_cannot_be_written
 from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, announce_folder, echo, interruptible
-
-if TYPE_CHECKING:
-    from ridgerank.records import Query
-    from ridgerank.trec import Run
+from ridgerank.errors import QueryError, RunFileError
+from ridgerank.records import Query
+from ridgerank.store.page_filter import PageFilter
+from ridgerank.trec import Run, read_queries, read_run, read_text
 
 Candidates = list[tuple[str, float]]
 Requests: TypeAlias = "list[tuple[Query, Candidates]]"
@@ -45,11 +46,8 @@ def rank_command(
 
     Example: `ridgerank rank --store pages --queries queries.jsonl --run colpali.trec > reranked.trec`
     """
-    from ridgerank.trec import read_queries, read_run
-
     requests = _join_candidates(read_queries(queries), read_run(run))
     from ridgerank.reranker.options import RerankerOptions
-    from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(readout=readout, backbone=backbone, device=device, dtype=dtype)
@@ -58,7 +56,7 @@ def rank_command(
     with interruptible(again), reranker, Bar() as bar:
         notes = Counter[str]()
 
-        def rank(query: "Query", candidates: Candidates) -> str:
+        def rank(query: Query, candidates: Candidates) -> str:
             """The lines of a query, pages named as the run names them; none if none reaches `min_score`."""
             ranking = reranker.rank(
                 query.text, candidates, retriever=retriever, min_score=min_score, within=within
@@ -89,10 +87,8 @@ def rank_command(
     echo(f"{len(requests)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
-def _join_candidates(queries: "list[Query]", run: "Run") -> "Requests":
+def _join_candidates(queries: list[Query], run: Run) -> "Requests":
     """The queries that have candidates, in the order of their file."""
-    from ridgerank.errors import QueryError
-
     scored = run.to_dict()
     known = {query.query_id for query in queries}
     unknown = [query_id for query_id in scored if query_id not in known]
@@ -113,10 +109,6 @@ def _resume(output: Path, requests: "Requests", rank: "Callable[[Query, Candidat
     The last whole query is ranked again and has to come out the same: a file made with another calibration,
     store or run is not continued.
     """
-    from ridgerank.atomic import is_special, replace_text_file
-    from ridgerank.errors import RunFileError
-    from ridgerank.trec import read_text
-
     if is_special(output) or not output.exists():
         return 0
     text = read_text(output, "a run; remove it, or name another file")
@@ -146,8 +138,6 @@ def _resume(output: Path, requests: "Requests", rank: "Callable[[Query, Candidat
 @contextmanager
 def _open_output(output: Path | None) -> Iterator[TextIO]:
     """The file to write to: stdout, the end of a file, or a pipe."""
-    from ridgerank.atomic import say_what_cannot_be_written
-
     if output is None:
         yield sys.stdout
         return

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -9,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ridgerank.atomic import replace_file, replace_text_file, say_what_cannot_be_written
 from ridgerank.cli import _options
 from ridgerank.cli._console import WIDTH, Bar, echo
+from ridgerank.records import Page, Query, RankedPage, Ranking, to_json, validate_query
+from ridgerank.store.page_filter import PageFilter
+from ridgerank.trec import Run, read_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from PIL.Image import Image
 
-    from ridgerank.records import Query, RankedPage, Ranking
     from ridgerank.reranker.reranker import Reranker
-    from ridgerank.store.page_filter import PageFilter
     from ridgerank.store.page_store import PageStore
 
 
@@ -74,10 +75,6 @@ def search_command(
 
     Example: `ridgerank search --store pages --queries queries.jsonl --output run.trec`
     """
-    from ridgerank.atomic import say_what_cannot_be_written
-    from ridgerank.records import to_json, validate_query
-    from ridgerank.trec import read_queries
-
     # Before the heavy imports, so that a mistake is reported at once.
     if (query is None) == (queries is None):
         raise typer.BadParameter("give a query, or a file of them with --queries")
@@ -91,7 +88,6 @@ def search_command(
         with say_what_cannot_be_written(folder):
             folder.mkdir(parents=True, exist_ok=True)
     from ridgerank.reranker.options import RerankerOptions
-    from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(
@@ -122,7 +118,7 @@ def search_command(
     )
 
 
-def _print(ranking: "Ranking") -> None:
+def _print(ranking: Ranking) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -142,16 +138,14 @@ def _print(ranking: "Ranking") -> None:
 
 def _write_run(
     reranker: "Reranker",
-    queries: "Sequence[Query]",
+    queries: Sequence[Query],
     candidates: int,
     output: Path | None,
     *,
     min_score: float | None,
-    within: "PageFilter",
+    within: PageFilter,
 ) -> None:
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
-    from ridgerank.trec import Run
-
     scored: dict[str, dict[str, float]] = {}
     notes = Counter[str]()
     with Bar() as bar:
@@ -172,18 +166,17 @@ def _write_run(
     echo(f"{len(queries)} queries ranked at weight {reranker.calibration.weight.weight:.3f}")
 
 
-def _run_name(page: "RankedPage") -> str:
+def _run_name(page: RankedPage) -> str:
     """The page's reference, or its id if the reference has blanks, which a run's columns cannot hold."""
     return page.page_id if len(page.reference.split()) != 1 else page.reference
 
 
-def _page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
+def _page_images(store: "PageStore", ranking: Ranking) -> "dict[str, Image]":
     """Page id → image: rendered if the page's document is still there, else the store's thumbnail."""
     import io
 
     from PIL import Image
 
-    from ridgerank.records import Page
     from ridgerank.store.sidecar import locate_pages, render_locations
 
     stored = {page.page_id: page for page in store.pages([page.page_id for page in ranking.pages])}
@@ -197,7 +190,7 @@ def _page_images(store: "PageStore", ranking: "Ranking") -> "dict[str, Image]":
     return {**rendered, **thumbnails}
 
 
-def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path) -> None:
+def save_pages(ranking: Ranking, images: "Mapping[str, Image]", folder: Path) -> None:
     """Write the pages of a ranking to a folder."""
     for page in ranking.pages:
         _save_png(images[page.page_id], folder / f"{_file_name(page)}.png")
@@ -205,10 +198,9 @@ def save_pages(ranking: "Ranking", images: "Mapping[str, Image]", folder: Path) 
 
 
 def save_explanations(
-    reranker: "Reranker", ranking: "Ranking", images: "Mapping[str, Image]", folder: Path
+    reranker: "Reranker", ranking: Ranking, images: "Mapping[str, Image]", folder: Path
 ) -> None:
     """Write the attention of the query over each page: as a heatmap and as JSON."""
-    from ridgerank.atomic import replace_text_file
     from ridgerank.reranker.explain import draw_heatmap
 
     for page in ranking.pages:
@@ -221,13 +213,12 @@ def save_explanations(
 
 
 def _save_png(image: "Image", path: Path) -> None:
-    from ridgerank.atomic import replace_file
 
     with replace_file(path) as scratch:
         image.save(scratch, format="PNG")
 
 
-def _file_name(page: "RankedPage") -> str:
+def _file_name(page: RankedPage) -> str:
     """Rank and reference; of a reference that is too long for a file's name, its end."""
     reference = page.reference.replace("/", "-").replace("#", "-")
     return f"{page.rank:02}-{reference.encode()[-_NAME_BYTES:].decode(errors='ignore')}"
