@@ -1,6 +1,5 @@
 """LangChain: a retriever, and a document compressor for `ContextualCompressionRetriever` and its like."""
 
-import asyncio
 from collections.abc import Sequence
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
@@ -89,12 +88,6 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
             self.reranker, query, pages, top_k=self.top_n, order="retriever", retriever=self.retriever
         )
         return [_with_score(documents[index], page.relevance_score) for index, page in ranking]
-
-    async def acompress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> list[Document]:
-        """`compress_documents` in a thread of its own, so that the event loop goes on."""
-        return await asyncio.to_thread(self.compress_documents, documents, query, callbacks)
 
 
 def _with_score(document: Document, score: float) -> Document:
