@@ -3,14 +3,13 @@
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ridgerank.atomic import replace_text_file
 from ridgerank.cli._console import announce_folder
-
-if TYPE_CHECKING:
-    from ridgerank.trec import Run
+from ridgerank.trec import Run, write_run
 
 model = partial(typer.Option, rich_help_panel="Model")
 storage = partial(typer.Option, rich_help_panel="How pages are stored")
@@ -74,11 +73,8 @@ Ray = Annotated[
 ]
 
 
-def write_run_to(output: Path | None, run: "Run") -> None:
+def write_run_to(output: Path | None, run: Run) -> None:
     """Write a run to a file, whole or not at all, or to stdout."""
-    from ridgerank.atomic import replace_text_file
-    from ridgerank.trec import write_run
-
     if output is None:
         write_run(run, sys.stdout)
     else:

@@ -345,7 +345,13 @@ def _show_progress(bar: Bar, take_readout: Callable[[], None] = lambda: None) ->
     def show(progress: "IndexProgress") -> None:
         nonlocal done_before
         if progress.failure is not None:
-            _echo_failure(bar, progress.failure, failures)
+            reference, reason = progress.failure.reference, progress.failure.reason
+            document = reference.rpartition("#")[0] or reference
+            failures[document, reason] += 1  # a file that loses many pages gets few lines
+            if failures[document, reason] <= FAILURES_SHOWN:
+                bar.echo(f"not read: {progress.failure}", style="yellow")
+            elif failures[document, reason] == FAILURES_SHOWN + 1:
+                bar.echo(f"not read: more pages of {document}, for the same reason", style="yellow")
         elif progress.searchable:
             take_readout()
         elif done_before is None:
@@ -358,17 +364,6 @@ def _show_progress(bar: Bar, take_readout: Callable[[], None] = lambda: None) ->
             bar.advance(pages - bar.done, rate=f"{speed}{progress.nbytes / pages / 1e6:.2f} MB/page")
 
     return show
-
-
-def _echo_failure(bar: Bar, failure: Failure, failures: "Counter[tuple[str, str]]") -> None:
-    """Say what could not be read; a file that loses many pages gets few lines."""
-    document = failure.reference.rpartition("#")[0] or failure.reference
-    failures[document, failure.reason] += 1
-    count = failures[document, failure.reason]
-    if count <= FAILURES_SHOWN:
-        bar.echo(f"not read: {failure}", style="yellow")
-    elif count == FAILURES_SHOWN + 1:
-        bar.echo(f"not read: more pages of {document}, for the same reason", style="yellow")
 
 
 def _print_estimate(paths: list[Path], store: str, settings: IndexSettings) -> None:

@@ -74,7 +74,38 @@ def rerank_answer(
     version: str,
 ) -> schemas.RerankResponse | list[schemas.TeiResult] | dict[str, Any]:
     """The answer to a request: TEI's if it has `texts` and calls no version, else as the dialect has it."""
-    response = _rerank_response(service, result, request, documents, version=version or "1")
+    # Documents of one page share its score and stand together.
+    ranking, scored = result.ranking, result.candidates.scored
+    indices: dict[str, list[int]] = defaultdict(list)  # page id → its documents
+    for index, page_id in enumerate(result.candidates.sent):
+        indices[page_id].append(index)
+    return_documents = request.return_documents or request.return_text
+    score_of = _log_odds if request.use_activation is False else float
+    results = [
+        schemas.RerankResult(
+            index=index,
+            relevance_score=score_of(page.relevance_score),
+            document=documents.returned[index] if return_documents else None,
+            page_id=None if page.page_id.startswith("documents[") else page.page_id,
+            # Of an attachment, its position in the request.
+            reference=f"documents[{index}]"
+            if documents.names[index] in documents.attachments
+            else page.reference,
+            fused_score=page.fused_score,
+            retriever_score=to_json(page.retriever_score) if scored else None,
+            readout_score=to_json(page.readout_score),
+        )
+        for page in ranking.pages
+        for index in indices[page.page_id]
+    ]
+    warnings = [*ranking.reasons, *foreign_warnings(service, request)]
+    response = schemas.RerankResponse(
+        id=request.request_id or uuid.uuid4().hex,
+        results=results[: request.top_n or None],
+        usage=token_usage(service, result.candidates),
+        meta=schemas.Meta(api_version={"version": version or "1"}, warnings=warnings),
+        **_ranking_facts(service, result),
+    )
     if request.texts is not None and not version:
         return [_tei_result(each, request, documents) for each in response.results]
     if service.settings.dialect != "vllm":
@@ -100,48 +131,6 @@ def foreign_warnings(service: Service, request: schemas.RerankRequest | schemas.
     if unused := request.unused_fields():
         warnings.append(f"not used: {', '.join(unused)} (a page is read whole, as it was stored)")
     return warnings
-
-
-def _rerank_response(
-    service: Service,
-    result: RankingResult,
-    request: schemas.RerankRequest,
-    documents: RequestDocuments,
-    *,
-    version: str,
-) -> schemas.RerankResponse:
-    """Every document with its rank; documents of one page share its score and stand together."""
-    ranking, scored = result.ranking, result.candidates.scored
-    indices: dict[str, list[int]] = defaultdict(list)  # page id → its documents
-    for index, page_id in enumerate(result.candidates.sent):
-        indices[page_id].append(index)
-    return_documents = request.return_documents or request.return_text
-    score_of = _log_odds if request.use_activation is False else float
-    results = [
-        schemas.RerankResult(
-            index=index,
-            relevance_score=score_of(page.relevance_score),
-            document=documents.returned[index] if return_documents else None,
-            page_id=None if page.page_id.startswith("documents[") else page.page_id,
-            # Of an attachment, its position in the request.
-            reference=f"documents[{index}]"
-            if documents.names[index] in documents.attachments
-            else page.reference,
-            fused_score=page.fused_score,
-            retriever_score=to_json(page.retriever_score) if scored else None,
-            readout_score=to_json(page.readout_score),
-        )
-        for page in ranking.pages
-        for index in indices[page.page_id]
-    ]
-    warnings = [*ranking.reasons, *foreign_warnings(service, request)]
-    return schemas.RerankResponse(
-        id=request.request_id or uuid.uuid4().hex,
-        results=results[: request.top_n or None],
-        usage=token_usage(service, result.candidates),
-        meta=schemas.Meta(api_version={"version": version}, warnings=warnings),
-        **_ranking_facts(service, result),
-    )
 
 
 def _ranking_facts(service: Service, result: RankingResult) -> dict[str, Any]:
