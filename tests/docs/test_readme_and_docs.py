@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import tables
 from experiments.simulation import World, simulate
 
 ROOT = Path(__file__).parents[2]
@@ -93,3 +94,13 @@ def test_every_page_of_the_docs_is_in_the_navigation_of_the_site_once() -> None:
     assert len(listed) == len(set(listed))
     assert pages <= set(listed)
     assert set(listed) - pages == built
+
+
+def test_every_table_is_what_the_results_say() -> None:
+    """If not: `python -m benchmarks.tables`."""
+    assert not [page.name for page in tables.outdated_pages()]
+
+
+def test_every_table_stands_in_one_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in tables.PAGES)
+    assert sorted(re.findall(r"<!-- (?:table|figure) (.+?) -->", text)) == sorted(tables.TABLES)

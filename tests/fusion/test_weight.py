@@ -24,10 +24,8 @@ from ridgerank.ragged import Floats
         (0.5, -0.5, 0.2, 0.0),  # a reranker that is wrong
         (-0.5, 0.5, 0.2, 1.0),
         (-0.2, -0.4, 0.1, 0.0),  # both wrong: the less wrong
-        (-0.4, -0.2, 0.1, 1.0),
         (0.4, 0.4, 1.0, 0.0),  # one score twice
         (0.4, -0.4, -1.0, 0.0),  # mirror images
-        (-0.4, 0.4, -1.0, 1.0),
         (0.0, 0.0, 0.0, 0.0),  # nothing known
     ],
 )

@@ -132,6 +132,13 @@ def test_the_calibrated_weight_is_for_one_retriever(reranker: Reranker) -> None:
         ranking = reranker.rank(QUERY, pairs, retriever=name)
         assert ranking.weight == 0.5
         assert said in ranking.reasons[0]
+    for field in ("name", "identity"):
+        other = ByDigest(reranker.store.page_ids())
+        setattr(other, field, "other")
+        with Reranker.open(reranker.store.uri, backbone=reranker.backbone, retriever=other) as opened:
+            ranking = opened.search(QUERY)
+        assert ranking.weight == 0.5
+        assert "another retriever (other), and the calibration is for 'by-digest'" in ranking.reasons[0]
 
 
 def test_a_short_list_is_standardized_by_the_deviations_of_the_calibration(
@@ -317,19 +324,6 @@ def test_another_lineage_is_refused(uri: str, model_folder: Path, small_backbone
     foreign.save(calibrations_folder(uri), "foreign")
     with pytest.raises(LineageMismatch, match="'value-norm 1/4' there, 'stride 1/3' here"):
         Reranker.open(uri, readout="foreign", backbone=small_backbone)
-
-
-@pytest.mark.parametrize("field", ["name", "identity"])
-def test_another_retriever_than_the_calibrations_has_the_default_weight(
-    uri: str, small_backbone: Backbone, field: str
-) -> None:
-    with PageStore.open(uri) as store:
-        other = ByDigest(store.page_ids())
-    setattr(other, field, "other")
-    with Reranker.open(uri, backbone=small_backbone, retriever=other) as reranker:
-        ranking = reranker.search(QUERY)
-        assert ranking.weight == 0.5
-        assert "another retriever (other), and the calibration is for 'by-digest'" in ranking.reasons[0]
 
 
 def test_the_model_of_the_store_is_loaded_where_none_is_given(uri: str) -> None:

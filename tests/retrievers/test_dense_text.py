@@ -94,14 +94,7 @@ def test_damaged_embeddings_are_refused(embedder: Path, store: PageStore) -> Non
         DenseText(str(embedder), store, device="cpu")
 
 
-def test_pages_without_text_and_unknown_models_are_refused(
-    tmp_path: Path, embedder: Path, store: PageStore
-) -> None:
-    with (
-        store_of(str(tmp_path / "scans"), ["", ""]) as scans,
-        pytest.raises(RetrieverError, match=r"none of the 2 pages .* text layer"),
-    ):
-        DenseText(str(embedder), scans)
+def test_unknown_models_are_refused(tmp_path: Path, store: PageStore) -> None:
     with pytest.raises(RetrieverError, match=r"cannot load .*no-such-model.*: the text embedder"):
         DenseText(str(tmp_path / "no-such-model"), store, device="cpu")
 

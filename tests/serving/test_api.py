@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -152,7 +153,9 @@ def test_explain_answers_as_the_reranker_does(client: TestClient, reranker: Rera
     assert client.post("/v1/explain", json={"query": "x", "page": page_id, "layer": 99}).status_code == 422
 
 
-def test_page_images_are_rendered(client: TestClient, reranker: Reranker) -> None:
+def test_page_images_are_rendered_and_a_document_that_is_gone_is_told(
+    client: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page_id = reranker.store.page_ids()[0]
     for kind, least in (("image", 1000), ("thumbnail", 50)):
         first = client.get(f"/v1/pages/{page_id}/{kind}")
@@ -160,11 +163,6 @@ def test_page_images_are_rendered(client: TestClient, reranker: Reranker) -> Non
         with Image.open(io.BytesIO(first.content)) as image:
             assert image.get_format_mimetype() == first.headers["content-type"]
             assert image.height >= least
-
-
-def test_a_document_that_is_gone_is_told(
-    client: TestClient, reranker: Reranker, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr("ridgerank.serving.service.recall_sources", lambda uri, names: [])
     answer = client.get(f"/v1/pages/{reranker.store.page_ids()[5]}/image")
     assert answer.status_code == 404
@@ -289,3 +287,46 @@ def test_a_search_may_be_within_some_documents(client: TestClient, corpus: Corpu
     refused = client.post("/v1/search", json={"query": query, "metadata": {"kind": ["report", 3]}})
     assert "no stored page has kind=report and kind=3" in refused.text
     assert client.get("/v1/store").json()["labels"] == []
+
+
+QUERY = "revenue of Norway"
+CHUNKS = ["The revenue of Norway rose.", "The debt of Peru fell.", "Norway exports energy."]
+
+
+def rerank(client: TestClient, documents: list[Any], **fields: object) -> dict[str, Any]:
+    response = client.post("/v2/rerank", json={"query": QUERY, "documents": documents, **fields})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    scores = [result["relevance_score"] for result in answer["results"]]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    return answer
+
+
+def test_unknown_and_empty_documents_stand_last_or_are_left_out_or_an_error(
+    text_client: TestClient, text_reranker: Reranker
+) -> None:
+    stored = text_reranker.store.reference(text_reranker.store.page_ids()[0])
+    documents = ["gone.pdf#3", stored, "", CHUNKS[0], "http://example.org/"]
+    kept = rerank(text_client, documents)
+    assert [result["index"] for result in kept["results"]][2:] == [0, 2, 4]
+    assert kept["reranked"]
+    assert any("documents[2]: is empty" in reason for reason in kept["reasons"])
+    dropped = rerank(text_client, documents, on_missing="drop")
+    assert sorted(result["index"] for result in dropped["results"]) == [1, 3]
+    refused = text_client.post(
+        "/v2/rerank", json={"query": QUERY, "documents": documents, "on_missing": "error"}
+    )
+    assert (refused.status_code, refused.json()["code"]) == (404, "page_not_found")
+
+
+def test_what_is_cut_and_whose_scores_came_is_said(text_client: TestClient) -> None:
+    answer = rerank(text_client, CHUNKS, retriever_scores=[3.0, 1.0, 2.0], max_tokens_per_doc=2)
+    assert answer["weight_source"] == "default"
+    assert "the scores are of an unnamed retriever" in " ".join(answer["reasons"])
+    assert "texts were cut after 2 tokens" in " ".join(answer["reasons"])
+    by_order = rerank(text_client, CHUNKS, order="retriever", retriever="bm25")
+    ranks = sorted(by_order["results"], key=lambda result: result["index"])
+    scores = [result["retriever_score"] for result in ranks]
+    assert scores == sorted(scores, reverse=True)
+    assert "unnamed" not in " ".join(by_order["reasons"])
