@@ -9,7 +9,6 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 
@@ -118,15 +117,12 @@ class RequestDocuments:
 
     def as_sent(self, query: str, scores: Sequence[float]) -> CandidateList:
         """The list by the scores that came along; nothing is read, decoded or encoded for it."""
-        sent = {name: f"{each.data}\0{each.text}" for name, each in self.attachments.items()}
-        ids = [sha256(sent[name].encode()).hexdigest() if name in sent else name for name in self.names]
         best: dict[str, float] = {}
-        for page_id, score in zip(ids, scores, strict=True):
-            best[page_id] = max(score, best.get(page_id, score))
-        page_ids = sort_candidates(best)
-        values = np.array([best[page_id] for page_id in page_ids])
-        called = {page_id: name for page_id, name in zip(ids, self.names, strict=True) if name in sent}
-        return CandidateList(query, page_ids, values, weight=0.0, names=called, sent=ids)
+        for name, score in zip(self.names, scores, strict=True):
+            best[name] = max(score, best.get(name, score))
+        ids = sort_candidates(best)
+        values, called = np.array([best[each] for each in ids]), {name: name for name in self.attachments}
+        return CandidateList(query, ids, values, weight=0.0, names=called, sent=list(self.names))
 
     def candidates(
         self, retriever_scores: Sequence[float] | None, decode: Callable[[bytes, str, str], Page]
@@ -187,12 +183,9 @@ def resolve_documents(
         names.append(name)
     images = sum(attachment.kind.startswith("image") for attachment in attachments.values())
     if images > settings.limits.images:
-        raise ApiError(
-            422,
-            "too_many_images",
-            f"{images} documents are images that are not stored, more than the {settings.limits.images} this "
-            "server decodes for a request; index them",
-        )
+        most = f"more than the {settings.limits.images} this server decodes for a request; index them"
+        message = f"{images} documents are images that are not stored, {most}"
+        raise ApiError(422, "too_many_images", message)
     return RequestDocuments(tuple(names), attachments, tuple(returned))
 
 
@@ -208,12 +201,10 @@ def _read_attachment(parts: DocumentParts, field: str, settings: ServeSettings) 
         raise _remote_address(field)
     media_type, data = ("text", text) if parts.image is None else _read_image(parts.image, field)
     if not settings.encode_missing:
-        raise ApiError(
-            422,
-            "not_stored",
-            f"{field} is not a stored page, and this server ranks stored pages only; index it, or start "
-            "the server without --stored-only",
+        stored_only = (
+            "this server ranks stored pages only; index it, or start the server without --stored-only"
         )
+        raise ApiError(422, "not_stored", f"{field} is not a stored page, and {stored_only}")
     return Attachment(media_type, data, "" if parts.image is None else text)
 
 
