@@ -14,7 +14,7 @@ from ridgerank.errors import BackboneError, QueryError, StoreError
 from ridgerank.indexing.index import index_documents
 from ridgerank.lineage import Keep
 from ridgerank.records import Explanation, Page, Passage, Region
-from ridgerank.reranker.explain import STRONGEST, add_by_region, draw_heatmap, smooth_field, split_passages
+from ridgerank.reranker.explain import STRONGEST, draw_heatmap, smooth_field, split_passages
 from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
@@ -180,7 +180,6 @@ def test_words_have_the_heat_of_all_their_tokens_and_nothing_between_them_has_an
     first, second = (0.1, 0.1, 0.4, 0.2), (0.6, 0.1, 0.9, 0.2)
     line = Passage("two words", 0.5, (0.1, 0.1, 0.9, 0.2))
     looked = explanation((0.2, 0.2, 0.1, 0.9), (0, 1, 2, 3), (first, first, second, None), (line,))
-    assert add_by_region(looked) == {first: pytest.approx(0.4), second: pytest.approx(0.1)}
     drawn = heat(draw_heatmap(Image.new("RGB", (100, 100), "white"), looked))
     assert drawn[15, 25] == pytest.approx(STRONGEST, abs=1)
     assert drawn[15, 75] == pytest.approx(STRONGEST / 4, abs=1)

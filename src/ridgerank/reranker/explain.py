@@ -188,22 +188,16 @@ def draw_heatmap(image: Image.Image, explanation: Explanation) -> Image.Image:
 def _word_opacity(size: tuple[int, int], explanation: Explanation) -> Image.Image:
     opacity = Image.new("L", size)
     canvas = ImageDraw.Draw(opacity)
-    words = add_by_region(explanation)
+    words: dict[Region, float] = {}
+    for weight, word in zip(explanation.weights, explanation.regions, strict=True):
+        if word is not None:
+            words[word] = words.get(word, 0.0) + weight
     highest = max(words.values(), default=0.0) or 1.0
     for region, weight in words.items():
         left, top, right, bottom = (edge * side for edge, side in zip(region, size * 2, strict=True))
         fill = round(STRONGEST * weight / highest)
         canvas.rounded_rectangle((left, top, right, bottom), radius=(bottom - top) / 5, fill=fill)
     return opacity
-
-
-def add_by_region(explanation: Explanation) -> dict[Region, float]:
-    """The attention on each part of the page that some position stands for."""
-    sums: dict[Region, float] = {}
-    for weight, region in zip(explanation.weights, explanation.regions, strict=True):
-        if region is not None:
-            sums[region] = sums.get(region, 0.0) + weight
-    return sums
 
 
 def _smooth_opacity(size: tuple[int, int], explanation: Explanation) -> Image.Image:

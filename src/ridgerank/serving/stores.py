@@ -134,12 +134,17 @@ class ServedStore:
         return model.over(parts, retriever=self._options.retriever)
 
     def _make_state(self, reranker: Reranker) -> StoreState:
+        name = None
+        try:
+            name = reranker.retriever.name
+        except RidgeRankError as error:
+            log.warning("no retriever: %s; requests must bring candidates, with scores or without", error)
         return StoreState(
             name=self.name,
             version=f"{reranker.store.version}-{reranker.calibration.digest}",
             reranker=reranker,
             readout=self._options.readout,
-            retriever=(name := _retriever_name(reranker)),
+            retriever=name,
             own_words=name == BM25.name,
             judging=Judging(reranker) if self._judge else None,
         )
@@ -197,11 +202,3 @@ def open_stores(
         except RidgeRankError as error:
             store.fail(error)
     return stores
-
-
-def _retriever_name(reranker: Reranker) -> str | None:
-    try:
-        return reranker.retriever.name
-    except RidgeRankError as error:
-        log.warning("no retriever: %s; requests must bring candidates, with scores or without", error)
-        return None
