@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import ridgerank
 from benchmarks import tables
 from experiments.simulation import World, simulate
+from miniature.corpora import find_plan, make_corpus
+from miniature.draw import draw_corpus
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 
 
-def ridgerank(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ridgerank", *words]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True)
 
@@ -67,10 +70,10 @@ def test_the_trials_shown_are_those_that_were_run() -> None:
 def test_the_commands_shown_print_what_is_shown(tried: Path) -> None:
     words = re.search(r"\$ ridgerank (fuse .*) > fused\.trec\n(weight .*)\n", COMMANDS)
     assert words is not None
-    fused = ridgerank(*words[1].split(), cwd=tried)
+    fused = run(*words[1].split(), cwd=tried)
     assert fused.stderr.strip() == words[2]
     (tried / "fused.trec").write_text(fused.stdout)
-    measures = json.loads(ridgerank("evaluate", "fused.trec", "--qrels", "demo/qrels.trec", cwd=tried).stdout)
+    measures = json.loads(run("evaluate", "fused.trec", "--qrels", "demo/qrels.trec", cwd=tried).stdout)
     shown = re.search(r'\{"nDCG@5": ([\d.]+), …\}', COMMANDS)
     assert shown is not None
     assert round(measures["nDCG@5"], 1) == float(shown[1])
@@ -96,11 +99,35 @@ def test_every_page_of_the_docs_is_in_the_navigation_of_the_site_once() -> None:
     assert set(listed) - pages == built
 
 
-def test_every_table_is_what_the_results_say() -> None:
+def test_every_table_is_what_the_results_say_and_stands_in_one_page() -> None:
     """If not: `python -m benchmarks.tables`."""
     assert not [page.name for page in tables.outdated_pages()]
-
-
-def test_every_table_stands_in_one_page() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in tables.PAGES)
     assert sorted(re.findall(r"<!-- (?:table|figure) (.+?) -->", text)) == sorted(tables.TABLES)
+
+
+API = (ROOT / "docs/api.md").read_text()
+
+
+def test_every_name_of_the_front_door_is_in_the_table() -> None:
+    table = API.partition("## Index")[0]
+    for name in set(ridgerank.__all__) - {"__version__"}:
+        assert f"`{name}`" in table
+
+
+@pytest.mark.slow
+def test_the_examples_run_and_print_what_they_say(tmp_path: Path) -> None:
+    for _ in draw_corpus(make_corpus(find_plan("alder")), tmp_path / "drawn"):
+        pass
+    (tmp_path / "miniature").symlink_to(ROOT / "miniature")
+    documents = sorted((tmp_path / "drawn/documents").glob("*.pdf"))[:2]
+    (tmp_path / "reports").mkdir()
+    for document in documents:
+        document.rename(tmp_path / "reports" / document.name)
+    script = "\n".join(re.findall(r"```python\n(.*?)```", API, flags=re.S))
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"[1-9]\d* pages added, 0 were there, 0 unreadable\n", done.stdout)
+    assert "no page store at no-such-store; make one with `ridgerank index`" in done.stdout
