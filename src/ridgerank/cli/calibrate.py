@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ridgerank.backbones.model_settings import ModelSettings
 from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, interruptible, warn
 from ridgerank.errors import CalibrationError
@@ -120,6 +119,7 @@ def calibrate_command(
         calibration = _estimate_weight_again(store, name, calibration_queries, judgements)
         print_report(calibration, store, name, as_json=as_json)
         return
+    from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.calibration.calibrate import calibrate as calibrate_store
     from ridgerank.calibration.readout_file import ReadoutFile, find_readout
     from ridgerank.retrievers.base import GivenCandidates

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgerank.backbones.model_settings import ModelSettings, absolute_name, find_model
 from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, format_duration, interruptible, warn
 from ridgerank.cli.calibrate import calibration_progress, print_report
@@ -31,6 +30,7 @@ from ridgerank.records import Page
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
+    from ridgerank.backbones.model_settings import ModelSettings
     from ridgerank.indexing.index import IndexProgress, IndexReport, ProgressCallback
 
 SOME_FAILED = 3
@@ -45,7 +45,7 @@ MEASURED_PAGES = 2
 class IndexSettings:
     """The model and how its pages are stored."""
 
-    model: ModelSettings
+    model: "ModelSettings"
     storage: StorageChoice
     stored: Lineage | None = None
     """The lineage of the store that is there."""
@@ -153,6 +153,8 @@ def index_command(
         )
     if readout is not None and (calibrate or ray is not None):
         raise typer.BadParameter("not with --calibrate or --ray", param_hint="--readout")
+
+    from ridgerank.backbones.model_settings import ModelSettings, absolute_name
 
     require_documents(paths)
     typed = ModelSettings(absolute_name(backbone or ""), device, dtype, max_pixels, page_text)
@@ -393,6 +395,7 @@ def measure_pages(
     refs: list[PageRef], settings: IndexSettings, model: "Backbone | None" = None
 ) -> tuple[float | None, float | None, str]:
     """Bytes and seconds per page, and where they come from: a few pages encoded in memory, or arithmetic."""
+    from ridgerank.backbones.model_settings import find_model
     from ridgerank.store.layout import count_page_bytes, find_shape, pack
 
     if model is None and not is_downloaded(*find_model(settings.model.name)):
@@ -439,7 +442,7 @@ def is_downloaded(location: str, gguf: str | None) -> bool:
 
 def resolve_settings(
     store: str,
-    typed: ModelSettings,
+    typed: "ModelSettings",
     *,
     preset: str | None = None,
     keep: str | None = None,
@@ -451,6 +454,7 @@ def resolve_settings(
 
     The name of the typed model is empty if none was typed. No model is loaded.
     """
+    from ridgerank.backbones.model_settings import ModelSettings, find_model
     from ridgerank.store.lance_dataset import find_lineage
 
     chosen_preset = parse_storage_preset(preset or "small")

@@ -14,7 +14,6 @@ from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, announce_folder, echo, interruptible
 from ridgerank.errors import QueryError, RunFileError
 from ridgerank.records import Query
-from ridgerank.store.page_filter import PageFilter
 from ridgerank.trec import Run, read_queries, read_run, read_text
 
 Candidates = list[tuple[str, float]]
@@ -48,6 +47,7 @@ def rank_command(
     """
     requests = _join_candidates(read_queries(queries), read_run(run))
     from ridgerank.reranker.options import RerankerOptions
+    from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(readout=readout, backbone=backbone, device=device, dtype=dtype)

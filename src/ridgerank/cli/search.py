@@ -14,13 +14,13 @@ from ridgerank.atomic import replace_file, replace_text_file, say_what_cannot_be
 from ridgerank.cli import _options
 from ridgerank.cli._console import WIDTH, Bar, echo
 from ridgerank.records import Page, Query, RankedPage, Ranking, to_json, validate_query
-from ridgerank.store.page_filter import PageFilter
 from ridgerank.trec import Run, read_queries
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from ridgerank.reranker.reranker import Reranker
+    from ridgerank.store.page_filter import PageFilter
     from ridgerank.store.page_store import PageStore
 
 
@@ -88,6 +88,7 @@ def search_command(
         with say_what_cannot_be_written(folder):
             folder.mkdir(parents=True, exist_ok=True)
     from ridgerank.reranker.options import RerankerOptions
+    from ridgerank.store.page_filter import PageFilter
 
     within = PageFilter.parse(document or [], where or [])
     options = RerankerOptions(
@@ -143,7 +144,7 @@ def _write_run(
     output: Path | None,
     *,
     min_score: float | None,
-    within: PageFilter,
+    within: "PageFilter",
 ) -> None:
     """Search for every query and write all reranked candidates as one run, pages by their reference."""
     scored: dict[str, dict[str, float]] = {}
