@@ -13,7 +13,7 @@ from experiments.protocols import GRID, WeightSweep
 from experiments.reproduce.method_results import choose_refinements, interval_95, measure_latency
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, require_lineage
 from experiments.reproduce.studies.significance import compare_differences
-from experiments.reproduce.studies.weight_rules import Subset, measured_optima, split_half
+from experiments.reproduce.studies.weight_rules import Subset, split_half
 from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 from ridgerank.errors import LineageMismatch
 from ridgerank.evaluation.metrics import MEASURES
@@ -47,11 +47,6 @@ def subset(c_b: Floats, c_s: Floats, rho: Floats, quality: Floats) -> Subset:
 def peaked(weight: float, queries: int) -> Floats:
     """Quality that is highest at one weight, for every query alike."""
     return np.repeat(90.0 - 100.0 * (GRID - weight)[:, None] ** 2, queries, axis=1)
-
-
-def test_the_measured_weight_of_all_queries_is_the_sweep_s_optimum() -> None:
-    sweep = WeightSweep(GRID, np.random.default_rng(0).uniform(40, 60, size=(21, 30)))
-    assert measured_optima(sweep, np.full((1, 30), 1 / 30))[0] == pytest.approx(sweep.optimum)
 
 
 def test_the_predicted_weight_is_read_from_mean_correlations() -> None:
@@ -163,7 +158,3 @@ def best_at(*settings: int) -> Floats:
 
 def test_a_corpus_is_ranked_with_the_setting_that_is_best_on_the_next_one() -> None:
     assert choose_refinements([best_at(3), best_at(7), best_at(11)]) == [7, 11, 3]
-
-
-def test_of_equally_good_settings_the_first_in_the_authors_order_is_taken() -> None:
-    assert choose_refinements([best_at(5, 9), best_at(17, 4)]) == [4, 5]
