@@ -116,6 +116,17 @@ def test_a_missing_shard_and_a_damaged_index_are_named(folder: Path) -> None:
     assert "model.safetensors.index.json" in refused(folder)
 
 
+def test_a_tokenizer_that_is_missing_or_has_tokens_beyond_the_weights_is_refused(folder: Path) -> None:
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary[max(vocabulary, key=vocabulary.__getitem__)] = 5000
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert "has tokens up to 5,000" in refused(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / file).unlink()
+    assert "does not fit the family's prompt" in refused(folder)
+
+
 def test_weights_are_never_unpickled(folder: Path, whole: Path) -> None:
     torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
     (folder / WEIGHTS).unlink()

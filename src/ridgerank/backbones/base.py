@@ -154,6 +154,12 @@ class Backbone(ABC):
                 f"the answers of {name} are the tokens {answers} of a vocabulary of {config.vocab_size}; "
                 "expected two different ones inside it"
             )
+        vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
+        if (last := max(vocabulary.values())) >= config.vocab_size:
+            raise BackboneError(
+                f"the tokenizer of {name} has tokens up to {last:,}, its weights {config.vocab_size:,}; "
+                "take the tokenizer that goes with the weights"
+            )
         rotary = self._text_model().rotary_emb
         self._decoder = Decoder(self._take_block, self.geometry, rotary=rotary, rotate=self.rotate)
 

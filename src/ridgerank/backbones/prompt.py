@@ -58,10 +58,10 @@ class PromptTokens:
         self._after_query = [*self._ids(prompt.after_query), *prompt.closing_tokens]
         if prompt.after_page:
             closed = self._ids(prompt.after_page)
-            self._require(closed[-1] in self._added, prompt.after_page)
+            self._require(not self._added.isdisjoint(closed[-1:]), prompt.after_page)
             below = prompt.after_page + prompt.instruction.rstrip(" ")
             self._require(self._ids(below) == [*closed, *self._instruction], below)
-        self._bounded = not prompt.after_query or self._after_query[0] in self._added
+        self._bounded = not prompt.after_query or not self._added.isdisjoint(self._after_query[:1])
         self._require(self._bounded or prompt.after_query.startswith("\n"), prompt.after_query)
         self.answers = tuple(self._answer(text) for text in prompt.answers or ())
         """Ids of the two answer tokens: yes, no; none where the model has a ranking head."""
