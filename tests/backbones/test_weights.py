@@ -149,7 +149,12 @@ def test_weights_are_never_unpickled(folder: Path, whole: Path) -> None:
         ("preprocessor_config.json", {"image_std": [0, 0, 0]}, "refused a page|makes NaN"),
         ("preprocessor_config.json", {"rescale_factor": float("inf")}, "refused a page|makes NaN"),
         ("preprocessor_config.json", {"patch_size": 0}, "refused a page"),
-        ("preprocessor_config.json", {"temporal_patch_size": 0}, "refused a page"),
+        ("preprocessor_config.json", {"temporal_patch_size": 0}, "patches of 0 numbers"),
+        (
+            "preprocessor_config.json",
+            {"temporal_patch_size": 9},
+            "5292 numbers, not 1176",
+        ),
     ],
 )
 def test_settings_that_run_code_or_spoil_pages_are_refused(

@@ -171,9 +171,11 @@ class GridBackbone(VisualBackbone):
         batch = self._process(images)
         grids = batch["image_grid_thw"].to(self.device)
         patches = grids.prod(dim=1).tolist()
-        if not batch["pixel_values"].numel():
+        expected = self._model.model.visual.patch_embed.proj.weight[0].numel()
+        if (made := batch["pixel_values"].shape[-1]) != expected:
             raise BackboneError(
-                f"the image processor of {self.name} refused a page: it makes no pixels of it"
+                f"the image processor of {self.name} makes patches of {made} numbers, not {expected}; "
+                "take the preprocessor_config.json that goes with the weights"
             )
         pixels = torch.split(batch["pixel_values"], patches)
         for pages in _group_pages(patches):
