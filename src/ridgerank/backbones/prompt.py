@@ -122,7 +122,7 @@ class PromptTokens:
 
     def _answer(self, text: str) -> int:
         ids = self._ids(self.prompt.after_query + text)
-        if ids[:-1] != self._after_query:
+        if not ids or ids[:-1] != self._after_query:
             raise BackboneError(
                 f"the answer {text!r} is not one token behind {self.prompt.after_query!r}: {ids} against "
                 f"{self._after_query}; this tokenizer does not fit the family's prompt"
