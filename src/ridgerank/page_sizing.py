@@ -1,4 +1,8 @@
-"""The size an image processor gives a page, so that whoever reads a large image resizes it once."""
+"""The size an image processor gives a page, so that a page image is resized once.
+
+A large image is read in the size the processor would choose, with its filter. Pure arithmetic: processes that
+read files import no model.
+"""
 
 import math
 from abc import ABC, abstractmethod

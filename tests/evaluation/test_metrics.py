@@ -116,8 +116,10 @@ def test_a_clear_gain_is_worth_it_and_on_made_questions_is_not_called_so() -> No
     assert judge(gains, documents).outcome == "worth it"
     made = judge(gains, documents, made=True)
     assert made.outcome == "cannot tell yet"
-    assert made.sentence.startswith("On questions made from your pages")
-    assert judge(-gains, documents, made=True).outcome == "not worth it"
+    assert made.sentence.startswith("On questions made from your pages: reranking gains")
+    against = judge(-gains, documents, made=True)
+    assert against.outcome == "not worth it"
+    assert against.sentence.startswith("On questions made from your pages: not worth it")
     assert judge(gains, documents, blind="the model does not read these pages").outcome == "not worth it"
 
 

@@ -176,22 +176,23 @@ def reach_verdict(
     model and never plainly for it.
     """
     gain, documents, (low, high) = difference.difference, difference.groups, difference.interval
-    subject = "on questions made from your pages, reranking" if made else "reranking"
     shown = f"{gain:+.1f} points of {difference.measure} ({low:+.1f} to {high:+.1f})"
     outcome: Outcome = "cannot tell yet"
     needed: int | None = None
     if blind:
         outcome, sentence = "not worth it", f"Not worth it with this model: {blind}."
     elif low > 0 and not made:
-        outcome, sentence = "worth it", f"Worth it: {subject} gains {shown}."
+        outcome, sentence = "worth it", f"Worth it: reranking gains {shown}."
     elif low > 0:
-        sentence = f"{subject.capitalize()} gains {shown}; judge some of your own to know."
+        sentence = f"Reranking gains {shown}; judge some of your own to know."
     elif high < LEAST_GAIN:
-        outcome, sentence = "not worth it", f"Not worth it: {subject} gives {shown}."
+        outcome, sentence = "not worth it", f"Not worth it: reranking gives {shown}."
     else:
         half = (high - low) / 2.0
         count = questions * (half / gain) ** 2 if gain > 0 else float("inf")
         needed = round(count) if count <= MOST_QUESTIONS else None
         tells = f"about {needed}" if needed else f"over {MOST_QUESTIONS}"
-        sentence = f"Cannot tell yet: {subject} gives {shown}; {tells} judged questions would tell."
+        sentence = f"Cannot tell yet: reranking gives {shown}; {tells} judged questions would tell."
+    if made and not blind:
+        sentence = f"On questions made from your pages: {sentence[0].lower()}{sentence[1:]}"
     return Verdict(outcome, sentence, gain, (low, high), questions, documents, needed)
