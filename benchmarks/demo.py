@@ -174,7 +174,7 @@ def read_fully(
         seconds.append(time.perf_counter() - start)
     scores = {}
     for query, ranking in rankings.items():
-        page_margins = [margins.margin(query.text, page.page_id) for page in ranking.pages]
+        page_margins = [margins.target("margin", query.text, page.page_id) for page in ranking.pages]
         references = (page.reference for page in ranking.pages)
         # A margin that was never computed would be NaN, which a run refuses.
         scores[query.query_id] = dict(

@@ -371,7 +371,7 @@ def rank_cross_encoder(workbench: Workbench, asked: Asked, folder: Path | None) 
     model = TextReranker(OnnxCrossEncoder(folder), store, name=folder.name)
     candidates = asked.candidates()
     for number, (query, pages) in enumerate(candidates.items()):
-        missing = [page for page in pages if cache.margin(query.text, page.page_id) is None]
+        missing = [page for page in pages if cache.target("margin", query.text, page.page_id) is None]
         if missing:
             scores = model.score(query.text, missing).tolist()
             found = zip(missing, scores, strict=True)

@@ -12,7 +12,7 @@ from ridgerank.atomic import list_scratch_files, replace_file, replace_text_file
 from ridgerank.errors import WriteError
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_a_finished_one_makes_its_folder(tmp_path: Path) -> None:
     target = tmp_path / "run.trec"
     target.write_text("old")
 
@@ -25,9 +25,6 @@ def test_a_failed_write_leaves_the_old_file_and_no_scraps(tmp_path: Path) -> Non
         write_half()
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["run.trec"]
-
-
-def test_a_finished_write_replaces_the_file_and_makes_its_folder(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "run.trec"
     with replace_text_file(target) as file:
         file.write("ω")
@@ -84,12 +81,9 @@ def test_stdout_is_written_to_where_it_stands(tmp_path: Path) -> None:
     assert piped.stdout == b"second\n"
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_and_a_full_disk_are_errors_of_ours_that_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="is a folder; name a file"), replace_file(tmp_path):
         pass
-
-
-def test_a_full_disk_is_an_error_of_ours_that_names_the_file(tmp_path: Path) -> None:
     with (
         pytest.raises(WriteError, match=r"run\.trec cannot be written: No space left"),
         replace_file(tmp_path / "run.trec"),

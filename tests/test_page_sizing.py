@@ -15,11 +15,9 @@ from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as qwen
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
 from ridgerank.backbones.vision import Glm41V, Idefics3, Qwen25VL, SmolVLM, VisualBackbone
-from ridgerank.documents.pdf import PdfReader
 from ridgerank.documents.render import list_pages, page_from_image, render_pages
 from ridgerank.page_sizing import PageSizing, PatchSizing
 from ridgerank.records import Page
-from tests.documents.sample_files import numbered_pdf
 
 FAMILIES: dict[str, tuple[type[VisualBackbone], BaseImageProcessor]] = {
     "qwen2_5_vl": (Qwen25VL, qwen.Qwen2VLImageProcessorPil()),
@@ -77,18 +75,6 @@ def test_image_files_are_resized_once(
         np.testing.assert_array_equal(
             pixels(image_processor, page.image), pixels(image_processor, original.convert("RGB"))
         )
-
-
-def test_a_pdf_page_is_drawn_within_the_budget_and_resized_by_the_processor_alone(
-    family: tuple[PageSizing, BaseImageProcessor], tmp_path: Path
-) -> None:
-    sizing, _ = family
-    (tmp_path / "a.pdf").write_bytes(numbered_pdf(1))
-    [page] = render_pages(list_pages([tmp_path / "a.pdf"]), max_pixels=sizing)
-    assert isinstance(page, Page)
-    with PdfReader() as reader:
-        drawn, _ = reader.read(tmp_path / "a.pdf", 1, max_pixels=sizing.max_pixels)
-    np.testing.assert_array_equal(np.asarray(page.image), np.asarray(drawn))
 
 
 @given(SIDES, SIDES, st.integers(30, 2000))

@@ -12,10 +12,7 @@ def test_sums_and_spreads_stay_within_a_list() -> None:
     assert lists.repeat(np.array([7.0, 8.0])).tolist() == [7.0, 7.0, 8.0, 8.0, 8.0]
     assert lists.list_numbers().tolist() == [0, 0, 1, 1, 1]
     assert lists.positions().tolist() == [0, 1, 0, 1, 2]
-
-
-def test_ranks_count_from_one_and_break_ties_by_place() -> None:
-    lists = Ragged.of_lengths([3, 2])
+    lists = Ragged.of_lengths([3, 2])  # ranks count from one and break ties by place
     assert lists.ranks(np.array([5.0, 9.0, 5.0, 1.0, 2.0])).tolist() == [2, 1, 3, 2, 1]
 
 
@@ -26,18 +23,15 @@ def test_center_is_the_projector_p() -> None:
     np.testing.assert_allclose(Ragged.of_lengths([K]).center(values), P @ values)
 
 
-def test_an_empty_list_is_refused() -> None:
-    with pytest.raises(ScoreError, match="list 1 is empty"):
-        Ragged.of_lengths([2, 0])
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_not_finite_are_refused_by_place(bad: float) -> None:
     with pytest.raises(ScoreError, match="in list 1, candidate 1"):
         finite_scores([1.0, 2.0, 3.0, bad], Ragged.of_lengths([2, 2]), what="retriever")
 
 
-def test_a_score_for_every_candidate_is_wanted() -> None:
+def test_empty_lists_and_missing_scores_are_refused() -> None:
+    with pytest.raises(ScoreError, match="list 1 is empty"):
+        Ragged.of_lengths([2, 0])
     with pytest.raises(ScoreError, match=r"shape \(1,\)"):
         finite_scores([1.0], Ragged.of_lengths([2]), what="retriever")
 

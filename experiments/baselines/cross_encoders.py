@@ -106,7 +106,7 @@ class FullDepthBaseline(Baseline):
         complete_targets(self._backbone, self._store, self._margins, candidates_of, documents=self._documents)
         return {
             query: np.array(
-                [self._margins.margin(query, candidate.page_id) for candidate in candidates], dtype=np.float64
+                [self._margins.target("margin", query, each.page_id) for each in candidates], float
             )
             for query, candidates in candidates_of.items()
         }

@@ -391,8 +391,8 @@ def gather_margins(
 ) -> Floats:
     """(queries, candidates): the margins of one retriever's candidates."""
     rows = [
-        [margins.margin(query.text, page_id) for page_id in pools.page_ids[number, :candidates].tolist()]
-        for number, query in enumerate(corpus.queries)
+        [margins.target("margin", query.text, page_id) for page_id in page_ids]
+        for query, page_ids in zip(corpus.queries, pools.page_ids[:, :candidates].tolist(), strict=True)
     ]
     return np.array(rows, dtype=np.float64)
 

@@ -25,20 +25,28 @@ _NAME_CHARACTERS = 60
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a scratch path; on success the scratch file replaces `path` in one step.
-
-    When the block fails, the scratch file is removed and `path` is left untouched.
-    """
+    """Yield a scratch file that replaces `path` in one step; after an error `path` stays as it was."""
     with say_what_cannot_be_written(path):
         if is_special(path):
             with tempfile.TemporaryDirectory(prefix="ridgerank-") as folder:
                 scratch = Path(folder) / "output"
                 yield scratch
-                with scratch.open("rb") as source, path.open("ab") as target:
-                    shutil.copyfileobj(source, target)
-        else:
-            with _replace_regular(path) as scratch:
-                yield scratch
+                with scratch.open("rb") as source, path.open("ab") as special:
+                    shutil.copyfileobj(source, special)
+            return
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=_scratch_prefix(target), dir=target.parent)
+        os.close(descriptor)
+        scratch = Path(name)
+        try:
+            yield scratch
+            with scratch.open("rb") as file:
+                os.fsync(file.fileno())
+            scratch.chmod(_permissions(target))
+            scratch.replace(target)
+        finally:
+            scratch.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -49,10 +57,7 @@ def replace_text_file(path: Path) -> Iterator[TextIO]:
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path is written to, not replaced: a pipe, a terminal, `/dev/stdout`; a folder is refused.
-
-    Open it to append: what a log behind `/dev/stdout` holds already stays.
-    """
+    """Whether a path is appended to, not replaced: a pipe, a terminal, `/dev/stdout`; folders are refused."""
     if path.is_dir():
         raise WriteError(f"{path} is a folder; name a file to write to")
     return path.parent in _DESCRIPTORS or (path.exists() and not path.is_file())
@@ -66,9 +71,7 @@ def say_what_cannot_be_written(path: Path) -> Iterator[None]:
     """Turn what the system raises (a full disk, no permission) into a `WriteError` that names the file."""
     try:
         yield
-    except WriteError:
-        raise
-    except BrokenPipeError:  # the reader has gone: no fault of the file
+    except (WriteError, BrokenPipeError):  # that a reader has gone is no fault of the file
         raise
     except OSError as error:
         reason = error.strerror or str(error)
@@ -81,9 +84,9 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 def lock_file(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open file until it is closed; False, with a warning, if the system or its disk has no locks.
+    """Lock an open file until it is closed; False, with a warning, if its disk has no locks.
 
-    If another process has locked it, wait for that process, or raise `BlockingIOError`.
+    If another process has it, `wait`, or raise `BlockingIOError`.
     """
     try:
         import fcntl
@@ -100,23 +103,6 @@ def lock_file(descriptor: int, *, wait: bool) -> bool:
 def list_scratch_files(path: Path) -> list[Path]:
     """Scratch files beside `path`, left by a killed process or still being written."""
     return sorted(path.parent.glob(f"{glob.escape(_scratch_prefix(path))}*"))
-
-
-@contextmanager
-def _replace_regular(path: Path) -> Iterator[Path]:
-    target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=_scratch_prefix(target), dir=target.parent)
-    os.close(descriptor)
-    scratch = Path(name)
-    try:
-        yield scratch
-        with scratch.open("rb") as file:
-            os.fsync(file.fileno())
-        scratch.chmod(_permissions(target))
-        scratch.replace(target)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def _scratch_prefix(path: Path) -> str:

@@ -1,7 +1,4 @@
-"""The errors of the library, in one tree whose root is `RidgeRankError`.
-
-A message says what was found, what was expected and what to do about it.
-"""
+"""The errors of the library; a message says what was found, what was expected and what to do about it."""
 
 
 class RidgeRankError(Exception):

@@ -1,8 +1,4 @@
-"""Packages that come with an extra, and the line that names it where one is missing.
-
-A plain `pip install ridgerank` has what fusion, the readout and the measures need; other modules import
-packages of an extra, and their import fails with one line that says what to install.
-"""
+"""Packages of extras: a module that lacks one fails with a line that says what to install."""
 
 import sys
 from collections.abc import Sequence

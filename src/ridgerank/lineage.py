@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Container, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -62,10 +62,9 @@ STORAGE_PRESETS: tuple[StoragePreset, ...] = get_args(StoragePreset)
 
 def parse_storage_preset(name: str) -> StoragePreset:
     """A preset by its name."""
-    for preset in STORAGE_PRESETS:
-        if name == preset:
-            return preset
-    raise StoreError(f"no preset called {name!r}; known: {', '.join(STORAGE_PRESETS)}")
+    if name not in STORAGE_PRESETS:
+        raise StoreError(f"no preset called {name!r}; known: {', '.join(STORAGE_PRESETS)}")
+    return name
 
 
 def default_exit_layer(layers: int) -> int:
@@ -106,22 +105,20 @@ class StorageSetting:
         *,
         layers: int,
         reads_text: bool,
-        keep: Keep | None = None,
-        quality: float | None = None,
-        exit_layer: int | None = None,
+        **parts: Any,  # noqa: ANN401 (of `override`)
     ) -> Self:
-        """The setting of this name for a model of so many layers; parts that are given replace its own."""
+        """The setting of this name for a model of so many layers; `parts` are those of `override`."""
         if preset == "paper":
             named = cls(Keep(), default_exit_layer(layers))
         elif reads_text:
             named = cls(Keep("value-norm", Fraction(1, 2)), max(1, round(0.4 * layers)), TEXT_QUALITY)
         else:
             named = cls(Keep("value-norm", Fraction(1, 5)), default_exit_layer(layers), IMAGE_QUALITY)
-        return cls(
-            keep or named.keep,
-            named.exit_layer if exit_layer is None else exit_layer,
-            named.quality if quality is None else quality,
-        )
+        return named.override(**parts)
+
+    def override(self, **parts: Any) -> Self:  # noqa: ANN401 (numbers and a Keep)
+        """The same with another `keep`, `quality` or `exit_layer`, where it is not None; without a basis."""
+        return replace(self, basis=None, **{name: part for name, part in parts.items() if part is not None})
 
     def command_options(self) -> str:
         """As one would type it for `ridgerank index`."""
@@ -147,25 +144,21 @@ StorageChoice: TypeAlias = Callable[..., StorageSetting]
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Everything that decides what a page's prefix and a query's state mean."""
+    """Everything that decides what a prefix and a state mean; weights, processor, prompt as fingerprints."""
 
     backbone: str
     """The name or folder the model was loaded from, to load it again. Not compared: the weights are."""
     family: str
     """The model's type, as transformers calls it."""
     weights: str
-    """Fingerprint of the weights."""
     processor: str
-    """Fingerprint of the image processor's and tokenizer's settings."""
     prompt: str
-    """Fingerprint of the prompt, page part and query part."""
     storage: StorageSetting
     max_pixels: int | None = None
     """The pixel budget of a page image, None if the model reads text."""
     page_text: str | None = None
     """How much of a page's text is read (`head 512`, in tokens), None if the model reads images."""
     prompt_name: str | None = None
-    """The name of the prompt, if the family has several."""
     made_by: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Release of transformers, dtype and device. Recorded, not compared: the probe of a store tells."""
 
@@ -184,22 +177,18 @@ class Lineage:
         """Read what `to_json` wrote; other fields are an error."""
         try:
             stored = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
-        stored = stored if isinstance(stored, dict) else {}
-        if set(stored) != set(_TYPES):
-            raise ArtifactError(
-                f"lineage with fields {sorted(stored)}, expected {sorted(_TYPES)}: "
-                "written by another version of ridgerank; make the artifact again"
-            )
-        for name, value in stored.items():
-            if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
-                raise ArtifactError(f"a lineage whose {name} is {value!r}: damaged; make the artifact again")
-        keep, *parts = (stored.pop(name) for name in ("keep", "exit_layer", "quality", "basis"))
-        try:
+            if not isinstance(stored, dict) or set(stored) != set(_TYPES):
+                raise ValueError(f"fields {sorted(stored)}, expected {sorted(_TYPES)}")
+            for name, value in stored.items():
+                if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
+                    raise ValueError(f"{name} is {value!r}")
+            keep, *parts = (stored.pop(name) for name in ("keep", "exit_layer", "quality", "basis"))
             return cls(**stored, storage=StorageSetting(Keep.parse(keep), *parts))
-        except StoreError as error:
-            raise ArtifactError(f"a lineage that is damaged ({error}); make the artifact again") from error
+        except (ValueError, TypeError, RecursionError, StoreError) as error:
+            raise ArtifactError(
+                f"a lineage that is damaged, or of another version of ridgerank ({error}); make the artifact "
+                "again"
+            ) from error
 
     def require(self, expected: "Lineage", *, artifact: str) -> None:
         """Raise `LineageMismatch`, showing both values of every field that differs, names of models aside."""
@@ -222,7 +211,6 @@ _TYPES: dict[str, Any] = {
     **dict.fromkeys(("basis", "page_text", "prompt_name"), str | None),
     **{"exit_layer": int, "quality": float | None, "max_pixels": int | None, "made_by": dict},
 }
-"""What a lineage is written as."""
 
 
 def to_json_line(facts: Mapping[str, object]) -> str:
@@ -239,7 +227,6 @@ def list_differences(
 
 
 _FINGERPRINTS = ("weights", "processor", "prompt")
-"""Fields that mean nothing to people."""
 
 
 def _describe_model(stored: Lineage, expected: Lineage) -> list[str]:

@@ -1,8 +1,4 @@
-"""The size an image processor gives a page, so that a page image is resized once.
-
-A large image is read in the size the processor would choose, with its filter. Pure arithmetic: processes that
-read files import no model.
-"""
+"""The size an image processor gives a page, so that whoever reads a large image resizes it once."""
 
 import math
 from abc import ABC, abstractmethod

@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Event, Lock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from ridgerank.errors import DocumentError
 
@@ -61,11 +60,7 @@ def map_in_order(
     processes: int,
     timeout_s: float = TASK_TIMEOUT_S,
 ) -> Generator[Result, None, None]:
-    """Yield the result of every task, in the order of the tasks.
-
-    `on_lost` makes the result of a task whose process died. With 0 processes the tasks run in the calling
-    process, without protection from a crash.
-    """
+    """Yield each task's result in order, `on_lost`'s if its process died; 0 processes: in this one."""
     if processes < 1:
         with opener() as work:
             for task in tasks:
@@ -120,8 +115,7 @@ _opened: list[Callable[[Any], Any]] = []
 def _run_task(opener: Opener[Task, Result], task: Task) -> Result:
     if not _opened:
         _opened.append(ExitStack().enter_context(opener()))
-    result: Result = _opened[0](task)
-    return result
+    return cast(Result, _opened[0](task))
 
 
 MEMORY_BYTES = 6 << 30
@@ -131,14 +125,6 @@ Arguments = ParamSpec("Arguments")
 
 class TookTooLong(Exception):  # noqa: N818 (reads as the fact it states)
     """A call that did not end within its time; its process was killed."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Reply:
-    """What a call returned or raised."""
-
-    result: Any = None
-    error: Exception | None = None
 
 
 class IsolatedProcess:
@@ -165,16 +151,16 @@ class IsolatedProcess:
                 pipe.send((function, arguments, options))
                 if not pipe.poll(seconds):
                     raise TookTooLong(f"not done within {seconds:g} s")
-                reply: _Reply = pipe.recv()
-            except (EOFError, OSError) as error:
-                raise WorkerDied(self._end()) from error
+                error: Exception | None
+                result, error = pipe.recv()
+            except (EOFError, OSError) as gone:
+                raise WorkerDied(self._end()) from gone
             except BaseException:
                 self._end(kill=True)
                 raise
-        if reply.error is not None:
-            raise reply.error
-        result: Result = reply.result
-        return result
+        if error is not None:
+            raise error
+        return cast(Result, result)
 
     def close(self) -> None:
         """End the process at once, whatever it does; a call that waits for it fails."""
@@ -234,12 +220,14 @@ def _answer_calls(pipe: Connection) -> None:
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the other side is gone
         pipe.send(None)
         while True:
-            pipe.send(_answer(pipe.recv()))
+            pipe.send(_answer(*pipe.recv()))
 
 
-def _answer(call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]) -> _Reply:
-    function, arguments, options = call
+def _answer(
+    function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, Exception | None]:
+    """What a call returned, and what it raised."""
     try:
-        return _Reply(function(*arguments, **options))
+        return function(*arguments, **options), None
     except Exception as error:
-        return _Reply(error=error)
+        return None, error

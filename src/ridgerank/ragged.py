@@ -1,8 +1,4 @@
-"""Candidate lists laid end to end, so that one array operation serves all queries at once.
-
-Candidate lists of differing length are one flat array of values and one array of offsets. The formulas of
-fusion and readout are written on top of it and never loop over queries.
-"""
+"""Candidate lists laid end to end, values and offsets, so that formulas never loop over queries."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

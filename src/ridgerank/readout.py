@@ -172,7 +172,6 @@ class PenaltyChoice:
     """The λ a rule picked in each fold and the one it deploys."""
 
     penalties: Floats
-    """Ascending."""
     errors: Mapping[str, Floats]
     """Held-out corpus → error on its validation corpora at each λ (lower is better)."""
     chosen: Mapping[str, float]
@@ -189,10 +188,7 @@ class PenaltyChoice:
 def nested_folds(corpora: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     """(held-out corpus, the next in cyclic order, which validates, and the others, which fit) for each."""
     pairs = zip(corpora, [*corpora[1:], corpora[0]], strict=True)
-    return [
-        (held_out, validation, [name for name in corpora if name not in (held_out, validation)])
-        for held_out, validation in pairs
-    ]
+    return [(*pair, [name for name in corpora if name not in pair]) for pair in pairs]
 
 
 def choose_penalty(corpora: Mapping[str, CenteredMoments], penalties: Floats = PENALTIES) -> PenaltyChoice:
@@ -207,10 +203,7 @@ def choose_penalty(corpora: Mapping[str, CenteredMoments], penalties: Floats = P
 def choose_penalty_of_few(
     parts: Mapping[str, CenteredMoments], penalties: Floats = PENALTIES
 ) -> PenaltyChoice:
-    """For parts of few lists: the λ of least error summed over all parts, each left out in turn.
-
-    A held-out part has no say in its own λ: readouts are fitted without it and validated on every other part.
-    """
+    """For few lists: λ of least error summed over all parts, each left out of its own choice."""
 
     def fit_without(*left_out: str) -> Floats:
         return ridge_path(merge_moments(parts, [name for name in parts if name not in left_out]), penalties)
@@ -230,10 +223,7 @@ def choose_penalty_of_few(
 
 
 def deploy_modal(penalties: Floats, errors: Mapping[str, Floats]) -> PenaltyChoice:
-    """Pick λ of least error in each fold, then the modal one across folds.
-
-    Of equally frequent ones it is the largest, which trusts the data least.
-    """
+    """Pick λ of least error in each fold, then the modal one across folds, of ties the largest."""
     chosen = {corpus: _least(penalties, fold_errors) for corpus, fold_errors in errors.items()}
     counts = Counter(chosen.values())
     deployed = max(counts, key=lambda penalty: (counts[penalty], penalty))
@@ -247,12 +237,10 @@ def _least(penalties: Floats, errors: Floats) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readout:
-    """a of eq. 5: the score of a state h is a'h."""
+    """a of eq. 5, (dim,), fitted at λ: the score of a state h is a'h."""
 
     vector: Floats
-    """(dim,)."""
     penalty: float
-    """λ it was fitted with."""
     lineage: Lineage
 
     def score(self, states: Floats) -> Floats:
@@ -262,13 +250,11 @@ class Readout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetReadout:
-    """t̂ = v'h + intercept."""
+    """t̂ = v'h + intercept, v of (dim,), fitted at λ."""
 
     vector: Floats
-    """(dim,)."""
     intercept: float
     penalty: float
-    """λ it was fitted with."""
 
     def predict(self, states: Floats) -> Floats:
         """(K, dim) → (K,): the target each page would get at full depth."""

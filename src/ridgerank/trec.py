@@ -22,15 +22,12 @@ class Run:
     """Scored pages of many queries, best first; equal scores by page id, last first, as trec_eval does."""
 
     queries: tuple[str, ...]
-    """Query ids, in the order they were given."""
     vocabulary: tuple[str, ...]
     """All page ids of the run, sorted: the order of codes is the order of ids."""
     lists: Ragged
-    """One list per query."""
     codes: Ints
     """(members,) index into `vocabulary`."""
     scores: Floats
-    """(members,)."""
 
     @classmethod
     def of_columns(cls, queries: Sequence[str], pages: Sequence[str], scores: Iterable[float]) -> Self:
@@ -89,7 +86,6 @@ Number = TypeVar("Number", int, float)
 
 RUN_COLUMNS = "query Q0 page rank score tag"
 QRELS_COLUMNS = "query 0 page grade"
-_SHOWN_CHARACTERS = 40
 _MOST_GRADE = 1000
 """The gain of a grade is a power of two in some measures."""
 
@@ -180,10 +176,8 @@ def _parse_number(text: str, number_type: type[Number], path: Path, number: int,
     try:
         return parse_plain_number(text, number_type)
     except ValueError as error:
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        raise RunFileError(
-            f"{path}, line {number}: {what} {shown!r}, expected a {number_type.__name__}"
-        ) from error
+        expected = f"expected a {number_type.__name__}"
+        raise RunFileError(f"{path}, line {number}: {what} {text!r:.40}, {expected}") from error
 
 
 def read_queries(path: Path) -> list[Query]:

@@ -63,12 +63,6 @@ def test_an_image_the_processor_refuses_is_refused_with_its_reason(built: Built,
         backbone.encode([Image.new("RGB", (9000, 30))], exit_layer=1)
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(BackboneError, match="known names") as caught:
-        load_backbone("qwen9")
-    assert all(name in str(caught.value) for name in SHORT_NAMES)
-
-
 def test_an_apple_gpu_is_used_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
@@ -83,7 +77,10 @@ def test_an_unreachable_hub_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -
     assert "\n" not in str(caught.value)
 
 
-def test_an_unsupported_type_lists_the_supported_ones(tmp_path: Path) -> None:
+def test_an_unknown_name_or_type_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match="known names") as caught:
+        load_backbone("qwen9")
+    assert all(name in str(caught.value) for name in SHORT_NAMES)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     with pytest.raises(BackboneError, match=r"'gpt2'; supported types: qwen2_5_vl, qwen2_vl.*glm4v.*qwen3"):
         load_backbone(tmp_path)
@@ -98,20 +95,18 @@ def test_an_incomplete_folder_is_refused(built: Built, tmp_path: Path, missing: 
         load_backbone(tmp_path / "copy")
 
 
-def test_a_folder_of_several_gguf_files_asks_which(tmp_path: Path) -> None:
-    for name in ("a.gguf", "b.gguf"):
-        (tmp_path / name).write_bytes(b"GGUF")
-    with pytest.raises(BackboneError, match=r"2 GGUF files, a\.gguf, b\.gguf; name one"):
-        load_backbone(tmp_path)
-
-
-def test_a_damaged_gguf_file_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_folder_of_several_gguf_files_asks_which_and_a_damaged_one_is_one_clear_line(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("gguf")
     (tmp_path / "a.gguf").write_bytes(b"GGUF but no more than that, padded to have a header" * 4)
     for name in (tmp_path, tmp_path / "a.gguf"):
         with pytest.raises(BackboneError, match=r"cannot load .*: a\.gguf: ") as caught:
             load_backbone(name)
         assert "\n" not in str(caught.value)
+    (tmp_path / "b.gguf").touch()
+    with pytest.raises(BackboneError, match=r"2 GGUF files, a\.gguf, b\.gguf; name one"):
+        load_backbone(tmp_path)
 
 
 @looking

@@ -30,7 +30,6 @@ def test_a_folder_without_a_model_says_what_is_wanted(tmp_path: Path) -> None:
     [
         (["search", "--store", "none", "words"], "no page store at none"),
         (["rank", "--store", "none", "--queries", "q.jsonl", "--run", "r.trec"], "no page store at none"),
-        (["calibrate", "--store", "none"], "no page store at none"),
         (["serve", "--store", "none"], "no page store at none"),
         (["index", "docs", "--store", "new", "--backbone", "/no/such"], "no backbone called '/no/such'"),
         (["index", "empty", "--store", "new"], "nothing to index under empty"),

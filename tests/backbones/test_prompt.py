@@ -1,5 +1,7 @@
 """The cut between page and query is no cut for the tokenizer, and a query is never a command."""
 
+from dataclasses import replace
+
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer
@@ -76,21 +78,14 @@ def characters(*added: str) -> Tokenizer:
 PROMPT = Prompt("<u>", "</image>", "Query:\n", "<a>", ("yes", "no"))
 
 
-def test_a_query_that_would_merge_with_the_instruction_is_refused() -> None:
-    tokens = PromptTokens(PROMPT, characters("<u>", "</image>", "<a>"))
+def test_a_query_that_merges_with_the_instruction_and_a_tokenizer_of_another_prompt_are_refused() -> None:
+    control = {"<u>", "</image>", "<a>"}
+    tokens = PromptTokens(PROMPT, characters(*control))
     assert len(tokens.suffix("abc")) == 5
     with pytest.raises(BackboneError, match="does not tokenize the same"):
         tokens.suffix("Xabc")
-
-
-@pytest.mark.parametrize("missing", ["</image>", "<a>"])
-def test_a_tokenizer_without_the_control_tokens_is_refused(missing: str) -> None:
-    control = {"<u>", "</image>", "<a>"} - {missing}
-    with pytest.raises(BackboneError, match="not bounded by a control token"):
-        PromptTokens(PROMPT, characters(*sorted(control)))
-
-
-def test_an_answer_of_several_tokens_is_refused() -> None:
-    prompt = Prompt("<u>", "</image>", "Query:\n", "<a>", ("yes", "never"))
+    for missing in ("</image>", "<a>"):
+        with pytest.raises(BackboneError, match="not bounded by a control token"):
+            PromptTokens(PROMPT, characters(*sorted(control - {missing})))
     with pytest.raises(BackboneError, match="not one token"):
-        PromptTokens(prompt, characters("<u>", "</image>", "<a>"))
+        PromptTokens(replace(PROMPT, answers=("yes", "never")), characters(*control))

@@ -55,7 +55,7 @@ def test_of_a_long_page_the_beginning_is_read(built: Built, backbone: Backbone) 
         ({"max_pixels": 1000}, "pixels is not for it"),
         ({"prompt": "other"}, "no prompt called 'other'; known: chatml"),
         ({"page_text": "tail 5"}, "spelled 'tail 5'"),
-        ({"page_text": "head 0"}, "at least 1"),
+        ({"page_text": "head 0"}, "at least one token"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(

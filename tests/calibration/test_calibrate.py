@@ -73,20 +73,20 @@ def test_a_calibration_is_what_its_stages_give_by_hand(
         for page in render_pages(list_pages([reports]), max_pixels=small_backbone.max_pixels)
         if isinstance(page, Page)
     }
-    with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
-        queries = cut_questions(shallow.store.texts(), 20)
-        candidate_lists = overlap(shallow.store).search_many([query.text for query in queries], 8)
-        cache = TargetCache(calibrations_folder(store), shallow.store.lineage)
-        moments = CenteredMoments(small_backbone.geometry.width)
-        for query, candidates in zip(queries, candidate_lists, strict=True):
-            ids = [candidate.page_id for candidate in candidates]
-            kept = [cache.margin(query.text, page_id) for page_id in ids]
-            full = full_margins(small_backbone, query.text, [pages[page_id] for page_id in ids])
-            np.testing.assert_allclose(np.array(kept, dtype=float), full.numpy(), rtol=1e-4, atol=1e-4)
-            states = shallow.run_both(query.text, ids)["last"].numpy().astype(np.float64)
-            requested = shallow.run(query.text, ids).states.numpy()
-            np.testing.assert_allclose(states, requested, rtol=1e-4, atol=1e-4)
-            moments.add(states, np.array(kept, dtype=np.float64))
+    shallow = ShallowPass(small_backbone, PageStore.open(store))
+    queries = cut_questions(shallow.store.texts(), 20)
+    candidate_lists = overlap(shallow.store).search_many([query.text for query in queries], 8)
+    cache = TargetCache(calibrations_folder(store), shallow.store.lineage)
+    moments = CenteredMoments(small_backbone.geometry.width)
+    for query, candidates in zip(queries, candidate_lists, strict=True):
+        ids = [candidate.page_id for candidate in candidates]
+        kept = [cache.target("margin", query.text, page_id) for page_id in ids]
+        full = full_margins(small_backbone, query.text, [pages[page_id] for page_id in ids])
+        np.testing.assert_allclose(np.array(kept, dtype=float), full.numpy(), rtol=1e-4, atol=1e-4)
+        states = shallow.run_both(query.text, ids)["last"].numpy().astype(np.float64)
+        requested = shallow.run(query.text, ids).states.numpy()
+        np.testing.assert_allclose(states, requested, rtol=1e-4, atol=1e-4)
+        moments.add(states, np.array(kept, dtype=np.float64))
     [vector] = ridge_path(moments, np.array([calibration.readout.penalty]))
     np.testing.assert_allclose(calibration.readout.vector, vector, rtol=1e-6, atol=1e-9)
     assert (calibration.diagnostics.lists, calibration.diagnostics.pairs) == (20, 160)

@@ -104,7 +104,7 @@ def test_fewer_than_sixteen_lists_are_refused() -> None:
         fitted(one_option(15))
 
 
-def test_a_target_that_is_the_same_for_all_pages_is_reported_and_left_out() -> None:
+def test_targets_and_lists_that_do_not_vary_are_left_out() -> None:
     data = one_option()
     flat = np.zeros(data.lists.members)
     fits = fit(replace(data, targets={**data.targets, "likelihood": flat}))
@@ -112,10 +112,6 @@ def test_a_target_that_is_the_same_for_all_pages_is_reported_and_left_out() -> N
     assert "one and the same likelihood" in str(fits["likelihood", "last"])
     with pytest.raises(CalibrationError, match="one and the same margin"):
         fit(replace(data, targets={"margin": flat}))
-
-
-def test_lists_in_which_the_target_does_not_vary_are_left_out() -> None:
-    data = one_option()
     targets = data.targets["margin"].copy()
     targets[: data.lists.offsets[6]] = 1.0
     assert fitted(replace(data, targets={"margin": targets})).data.queries == data.queries[6:]

@@ -1,7 +1,5 @@
 """Questions made from pages: which lines become one."""
 
-import pytest
-
 from ridgerank.calibration.queries import cut_questions, is_query, reorder_words
 
 PAGE = """Energy use in cold climates
@@ -26,28 +24,21 @@ def test_titles_captions_headers_and_phrases_are_all_made() -> None:
     }
 
 
-def test_kinds_take_turns_over_pages_and_every_question_names_its_source() -> None:
+def test_kinds_take_turns_over_pages_in_any_order_and_every_question_names_its_source() -> None:
     questions = cut_questions({"a": PAGE, "b": PAGE.replace("cold", "warm")}, 2)
     assert [(query.text, query.source) for query in questions] == [
         ("Energy use in cold climates", "a"),
         ("Heating demand of old houses", "b"),
     ]
-
-
-def test_the_order_of_pages_does_not_matter_and_no_query_comes_twice() -> None:
     pages = {f"{number:02}": PAGE.replace("Energy", f"Energy plan {number}") for number in range(9)}
     forwards, backwards = query_texts(pages), query_texts(dict(reversed(pages.items())))
     assert forwards == backwards
     assert len(set(forwards)) == len(forwards)
 
 
-def test_pages_that_say_nothing_give_no_query() -> None:
+def test_what_nobody_would_ask_is_not_a_query() -> None:
     assert query_texts({"a": "", "b": "12 345\n6.7", "c": "x y z"}) == []
-
-
-@pytest.mark.parametrize("text", ["", "one two", "no no no no", "12 34 56 78", "word " * 30])
-def test_what_nobody_would_ask_is_not_a_query(text: str) -> None:
-    assert not is_query(text)
+    assert not any(map(is_query, ["", "one two", "no no no no", "12 34 56 78", "word " * 30]))
 
 
 def test_reordered_words_are_two_thirds_of_the_question_in_another_order() -> None:

@@ -28,9 +28,9 @@ def test_targets_are_read_back_to_the_last_digit_and_kept_apart(tmp_path: Path) 
     cache.add({"page": {"first?": 0.1 + 0.2, "second?": -1e-17}, "other": {"first?": 3.0}})
     cache.add({"page": {"first?": -2.5}}, target="likelihood")
     for reopened in (cache, TargetCache(tmp_path, LINEAGE)):
-        assert reopened.margin("first?", "page") == 0.1 + 0.2
-        assert reopened.margin("second?", "page") == -1e-17
-        assert reopened.margin("second?", "other") is None
+        assert reopened.target("margin", "first?", "page") == 0.1 + 0.2
+        assert reopened.target("margin", "second?", "page") == -1e-17
+        assert reopened.target("margin", "second?", "other") is None
         assert reopened.target("likelihood", "first?", "page") == -2.5
         assert len(reopened) == 4
 
@@ -44,9 +44,9 @@ def test_a_line_cut_short_by_a_kill_is_dropped_wherever_it_was_cut(tmp_path: Pat
     for length in range(len(whole), len(both)):
         (tmp_path / FILE_NAME).write_bytes(both[:length])
         reopened = TargetCache(tmp_path, LINEAGE)
-        assert (reopened.margin("q", "page"), reopened.margin("q", "other")) == (1.0, None)
+        assert [reopened.target("margin", "q", page) for page in ("page", "other")] == [1.0, None]
         reopened.add({"third": {"q": 3.0}})
-        assert TargetCache(tmp_path, LINEAGE).margin("q", "third") == 3.0
+        assert TargetCache(tmp_path, LINEAGE).target("margin", "q", "third") == 3.0
 
 
 def test_targets_of_another_model_or_prompt_are_forgotten_but_not_those_of_another_store(
@@ -54,8 +54,8 @@ def test_targets_of_another_model_or_prompt_are_forgotten_but_not_those_of_anoth
 ) -> None:
     TargetCache(tmp_path, LINEAGE).add({"page": {"q": 1.0}})
     other_store = replace(LINEAGE, storage=replace(LINEAGE.storage, exit_layer=2))
-    assert TargetCache(tmp_path, other_store).margin("q", "page") == 1.0
-    assert TargetCache(tmp_path, replace(LINEAGE, prompt="another")).margin("q", "page") is None
+    assert TargetCache(tmp_path, other_store).target("margin", "q", "page") == 1.0
+    assert TargetCache(tmp_path, replace(LINEAGE, prompt="another")).target("margin", "q", "page") is None
     assert len(TargetCache(tmp_path, LINEAGE)) == 0
 
 
@@ -108,12 +108,11 @@ def test_a_run_is_a_teacher_and_the_report_says_so(
     assert {option.target for option in loaded.diagnostics.options} == {"teacher"}
 
 
-def test_a_run_that_is_not_there_is_refused(store: str, tmp_path: Path) -> None:
+def test_a_run_that_is_not_there_or_of_other_queries_is_refused(
+    store: str, small_backbone: Backbone, tmp_path: Path
+) -> None:
     with PageStore.open(store) as pages, pytest.raises(CalibrationError, match="no file"):
         read_teacher(tmp_path / "file", pages)
-
-
-def test_scores_of_other_queries_are_refused(store: str, small_backbone: Backbone, tmp_path: Path) -> None:
     (tmp_path / "other.trec").write_text("x Q0 y 1 0.5 t\n")
     with pytest.raises(CalibrationError, match="scores no two candidates of any of 18 queries"):
         run(store, small_backbone, tmp_path / "other.trec")
@@ -131,5 +130,5 @@ def test_a_cache_that_another_calibration_writes_to_is_not_cut(tmp_path: Path) -
         other.write(b'gins": {}}\n')
         other.flush()
         fcntl.flock(other, fcntl.LOCK_UN)
-        assert reading.result(60).margin("q", "page") == 1.0
+        assert reading.result(60).target("margin", "q", "page") == 1.0
     assert (tmp_path / FILE_NAME).read_bytes().endswith(b'"other", "margins": {}}\n')

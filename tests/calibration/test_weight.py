@@ -178,7 +178,11 @@ def test_reweighing_gives_the_weight_of_the_judgements_and_without_any_changes_n
     relevance = (SCORES.grades > 0).astype(np.float64)
     judged = correlate(SCORES.retriever, SCORES.reranker, relevance, SCORES.lists)
     assert reweigh(calibration, {}, JUDGED).weight == judged_weight(judged)
+    # Judgements of queries nobody has candidates of change nothing, either.
     assert reweigh(calibration, {}, {}).weight == calibration.weight
+    assert reweigh(calibration, {}, {"unknown": {"a": 2}}).weight == calibration.weight
+    with pytest.raises(CalibrationError, match="calibrate once more"):
+        reweigh(replace(calibration, lists=None), {}, {})
 
 
 def test_lists_kept_by_a_server_count_like_the_calibrations_own(
@@ -187,8 +191,6 @@ def test_lists_kept_by_a_server_count_like_the_calibrations_own(
     known = {f"typed {text}": pages for text, pages in lists.by_query().items()}
     typed = {f"typed {text}": grades for text, grades in JUDGED.items()}
     assert reweigh(calibration, known, typed).weight == reweigh(calibration, {}, JUDGED).weight
-    # Judgements of queries nobody has candidates of change nothing.
-    assert reweigh(calibration, {}, {"unknown": {"a": 2}}).weight == reweigh(calibration, {}, {}).weight
 
 
 def test_lists_and_the_judgements_made_with_them_are_saved_and_count_besides_new_ones(
@@ -204,11 +206,6 @@ def test_lists_and_the_judgements_made_with_them_are_saved_and_count_besides_new
     for given, every in (({}, first), (later, JUDGED)):
         weight, expected = reweigh(kept, {}, given).weight, reweigh(calibration, {}, every).weight
         assert (weight.weight, weight.weight_interval) == (expected.weight, expected.weight_interval)
-
-
-def test_a_calibration_without_lists_says_what_to_do(calibration: Calibration) -> None:
-    with pytest.raises(CalibrationError, match="calibrate once more"):
-        reweigh(replace(calibration, lists=None), {}, {})
 
 
 def test_disputed_pages_of_both_first_fives_are_proposed_first() -> None:

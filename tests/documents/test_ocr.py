@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.sources import Failure
-from ridgerank.errors import ExtraMissing
 from ridgerank.records import Page
 
 
@@ -34,12 +32,7 @@ def test_a_scan_is_read() -> None:
     pytest.importorskip("rapidocr")
     text = Recognizer().read(drawn("Operating margin 2019"))
     assert text.replace(" ", "").lower() == "operatingmargin2019"
-
-
-def test_an_empty_image_has_no_text() -> None:
-    pytest.importorskip("rapidocr")
-    blank = Page("blank", "scan.pdf#2", Image.fromarray(np.full((64, 64, 3), 255, dtype=np.uint8)), "")
-    assert Recognizer().read(blank) == ""
+    assert Recognizer().read(drawn("")) == ""
 
 
 def test_only_pages_without_a_layer_are_read_and_everything_else_passes_through() -> None:
@@ -68,9 +61,3 @@ def test_a_page_is_read_once_with_a_cache(tmp_path: Path) -> None:
     second = Counting("other", cache=tmp_path / "cache")
     assert [second.read(drawn("a")), second.read(drawn("b"))] == ["found", "other"]
     assert (first.calls, second.calls) == (1, 1)
-
-
-def test_a_missing_extra_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ridgerank.extras.find_spec", lambda package: None)
-    with pytest.raises(ExtraMissing, match=r"rapidocr, onnxruntime are not.*ridgerank\[ocr\]"):
-        Recognizer()

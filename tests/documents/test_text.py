@@ -79,20 +79,6 @@ def test_letters_painted_one_by_one_make_words(tmp_path: Path) -> None:
     assert read(tmp_path / "a.pdf") == "operating margin"
 
 
-def test_a_page_stored_on_its_side_reads_like_one_that_is_not(tmp_path: Path) -> None:
-    texts = []
-    for rotation in (0, 90, 180, 270):
-        drawing = canvas(tmp_path / "a.pdf")
-        drawing.setPageRotation(rotation)
-        drawing.translate(300, 400)
-        drawing.rotate(rotation)
-        for row in range(3):
-            drawing.drawString(0, -12 * row, f"line {row}")
-        drawing.save()
-        texts.append(read(tmp_path / "a.pdf"))
-    assert texts == ["line 0\nline 1\nline 2"] * 4
-
-
 def test_text_up_the_margin_comes_last_and_disturbs_no_line(tmp_path: Path) -> None:
     drawing = canvas(tmp_path / "a.pdf")
     for row in range(5):

@@ -24,6 +24,7 @@ from ridgerank.indexing.index import IndexProgress, IndexReport, index_documents
 from ridgerank.lineage import StorageSetting
 from ridgerank.store import store_writer
 from ridgerank.store.layout import pack
+from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.vector_columns import VectorOrigin
 from tests.conftest import write_pdf
@@ -91,25 +92,14 @@ def test_a_new_store_takes_the_settings_and_the_basis_of_another(
         index([tmp_path / "b.pdf"], tmp_path / "third", small_backbone, like=tmp_path / "nowhere")
 
 
-def test_pruning_removes_pages_that_are_not_under_the_paths(tmp_path: Path, small_backbone: Backbone) -> None:
-    write_pdf(tmp_path / "in/a.pdf", pages=3)
-    index([tmp_path / "in"], tmp_path / "store", small_backbone)
-    (tmp_path / "in/a.pdf").unlink()
-    write_pdf(tmp_path / "in/b.pdf", pages=2, seed=9)
-    index([tmp_path / "in"], tmp_path / "store", small_backbone)
-    assert len(contents(tmp_path / "store")) == 5
-    report = index([tmp_path / "in"], tmp_path / "store", small_backbone, prune=True)
-    assert report.removed == 3
-    assert names(tmp_path / "store") == ["b.pdf#1", "b.pdf#2"]
-
-
-def test_pruning_spares_pages_of_a_file_that_cannot_be_read_this_time(
+def test_pruning_removes_pages_not_under_the_paths_but_for_a_file_that_cannot_be_read_this_time(
     tmp_path: Path, small_backbone: Backbone
 ) -> None:
     broken, gone = (write_pdf(tmp_path / f"in/{name}.pdf", pages=2, seed=s) for s, name in enumerate("ab"))
     index([tmp_path / "in"], tmp_path / "store", small_backbone)
     broken.write_bytes(b"")
     gone.unlink()
+    assert index([tmp_path / "in"], tmp_path / "store", small_backbone).removed == 0
     report = index([tmp_path / "in"], tmp_path / "store", small_backbone, prune=True)
     assert report.removed == 2
     assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2"]
@@ -180,6 +170,7 @@ def test_killed_at_random_points_and_run_again_the_store_is_the_same(
         while (ended := run(store, generator.randint(1, calls))) == -signal.SIGKILL:
             kills += 1
             if store.exists() and any(store.glob("_versions/*")):
+                assert list(find_damage(str(store))) == []
                 with PageStore.open(str(store)) as opened:
                     halfway += len(opened.pending()) > 0
         assert ended == 0

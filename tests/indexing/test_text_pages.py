@@ -76,11 +76,11 @@ def test_states_over_stored_text_are_close_to_those_over_the_text(
     backbone: Backbone, store: str, state: State
 ) -> None:
     for cache_bytes in (0, 1 << 20):
-        with ShallowPass(backbone, PageStore.open(store), cache_bytes=cache_bytes) as shallow:
-            ids = shallow.store.page_ids()
-            texts = [page.text for page in shallow.store.pages(ids)]
-            found = shallow.run(QUERY, ids, state=state).states
-            exit_layer = shallow.store.lineage.storage.exit_layer
+        shallow = ShallowPass(backbone, PageStore.open(store), cache_bytes=cache_bytes)
+        ids = shallow.store.page_ids()
+        texts = [page.text for page in shallow.store.pages(ids)]
+        found = shallow.run(QUERY, ids, state=state).states
+        exit_layer = shallow.store.lineage.storage.exit_layer
         prefixes = PrefixBatch(backbone.encode(texts, exit_layer=exit_layer))
         exact = backbone.states([QUERY], prefixes, state=state)
         assert torch.nn.functional.cosine_similarity(found, exact).min() > 0.99
@@ -117,7 +117,7 @@ def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_pa
     assert made.diagnostics.lists == 16
     query = cut_questions(texts, 16)[0].text
     ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
-    kept = torch.tensor([cache.margin(query, page_id) for page_id in ids])
+    kept = torch.tensor([cache.target("margin", query, page_id) for page_id in ids])
     full = full_margins(backbone, query, [texts[page_id] for page_id in ids])
     torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
     shutil.rmtree(reports)  # what is stored of them is enough
@@ -140,15 +140,15 @@ def test_an_explanation_names_the_lines_the_query_looked_at(
 ) -> None:
     reports, uri = write_reports(tmp_path / "reports", pages=2), str(tmp_path / "store")
     index_documents([reports], uri, backbone, keep=Keep.parse("value-norm 1"), processes=0)
-    with ShallowPass(backbone, PageStore.open(uri)) as shallow:
-        [page] = shallow.store.pages(shallow.store.page_ids()[:1])
-        reader = IsolatedProcess()
-        looked = explain(shallow, QUERY, page.page_id, reader)
-        (reports / "report-0.pdf").rename(reports / "gone")
-        without_document = explain(shallow, QUERY, page.page_id, reader)
-        monkeypatch.setattr("ridgerank.reranker.explain.find_words", pool_tasks.end_the_process)
-        assert explain(shallow, QUERY, page.page_id, reader).passages == without_document.passages
-        reader.close()
+    shallow = ShallowPass(backbone, PageStore.open(uri))
+    [page] = shallow.store.pages(shallow.store.page_ids()[:1])
+    reader = IsolatedProcess()
+    looked = explain(shallow, QUERY, page.page_id, reader)
+    (reports / "report-0.pdf").rename(reports / "gone")
+    without_document = explain(shallow, QUERY, page.page_id, reader)
+    monkeypatch.setattr("ridgerank.reranker.explain.find_words", pool_tasks.end_the_process)
+    assert explain(shallow, QUERY, page.page_id, reader).passages == without_document.passages
+    reader.close()
     lines = [" ".join(line.split()) for line in page.text.splitlines() if line.strip()]
     assert [" ".join(passage.text.split()) for passage in looked.passages] == lines
     assert sum(passage.weight for passage in looked.passages) == pytest.approx(looked.page_share)

@@ -71,8 +71,8 @@ def test_a_ranking_is_what_the_stages_give_one_by_one(uri: str, small_backbone: 
         ranking = reranker.search(QUERY, k=10, top_k=10)
         vector = reranker.calibration.readout.vector
     ids = [candidate.page_id for candidate in candidates]
-    with ShallowPass(small_backbone, PageStore.open(uri)) as shallow:
-        states = shallow.run(QUERY, ids).states.numpy().astype(np.float64)
+    shallow = ShallowPass(small_backbone, PageStore.open(uri))
+    states = shallow.run(QUERY, ids).states.numpy().astype(np.float64)
     scores = states @ vector
     b = np.array([candidate.score for candidate in candidates])
     fused = fuse_scores(b, scores, 0.6, Ragged.of_lengths([10]))

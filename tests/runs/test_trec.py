@@ -34,14 +34,9 @@ def test_a_run_reads_back_to_the_last_bit(
     assert read_run(path).to_dict() == scored
 
 
-def test_the_score_decides_not_the_rank_column(tmp_path: Path) -> None:
-    run = read_run(written(tmp_path / "r", "q Q0 a 1 0.5 t\nq Q0 b 2 0.9 t\n"))
-    assert run.pages(0) == ["b", "a"]
-
-
-def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> None:
-    run = read_run(written(tmp_path / "r", "\ufeffq\tQ0\ta\t1\t0.5\tt\n\n"))
-    assert run.to_dict() == {"q": {"a": 0.5}}
+def test_the_score_decides_and_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> None:
+    run = read_run(written(tmp_path / "r", "\ufeffq\tQ0\ta\t1\t0.5\tt\n\nq Q0 b 2 0.9 t\n"))
+    assert list(run.rows()) == [("q", "b", 1, 0.9), ("q", "a", 2, 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +45,7 @@ def test_tabs_blank_lines_and_a_byte_order_mark_are_harmless(tmp_path: Path) -> 
         ("q Q0 a 1 0.5", "line 2: 5 fields, expected 6"),
         ("q Q0 a 1 high t", "line 2: score 'high'"),
         ("q Q0 a 1 nan t", "line 2: score 'nan', expected a finite number"),
-        ("q Q0 a 1 -inf t", "line 2: score '-inf'"),
         ("q Q0 a 1 1_0 t", "line 2: score '1_0', expected a float"),
-        ("q Q0 a 1 ٣ t", "line 2: score '٣', expected a float"),
         ("p Q0 a 1 0.1 t", "line 2: page 'a' already stands under query 'p' in line 1"),
     ],
 )
@@ -87,16 +80,9 @@ def test_qrels_read_back_and_contradictions_are_named(tmp_path: Path) -> None:
             read_qrels(written(tmp_path / "q", f"q 0 a {grade}\n"))
 
 
-def test_pages_are_ordered_by_score_then_by_page_id_last_first() -> None:
-    run = Run.of_dict({"q": {"a": 1.0, "c": 2.0, "b": 1.0}})
-    assert list(run.rows()) == [("q", "c", 1, 2.0), ("q", "b", 2, 1.0), ("q", "a", 3, 1.0)]
-
-
-def test_queries_keep_the_order_in_which_they_came() -> None:
-    run = Run.of_columns(["z", "a", "z"], ["p", "p", "o"], [1.0, 1.0, 2.0])
-    assert run.queries == ("z", "a")
-    assert run.pages(0) == ["o", "p"]
-    assert len(run) == 2
+def test_queries_keep_their_order_and_pages_go_by_score_then_by_page_id_last_first() -> None:
+    run = Run.of_columns(["z", "a", "z", "z"], ["p", "p", "o", "q"], [1.0, 1.0, 2.0, 1.0])
+    assert (run.queries, run.pages(0), len(run)) == (("z", "a"), ["o", "q", "p"], 2)
 
 
 def test_a_page_twice_under_one_query_and_nan_are_refused() -> None:
@@ -141,13 +127,10 @@ def test_json_lines_and_plain_lines_are_read(tmp_path: Path) -> None:
         (b'{"query_id": "a", "text": ""}', "line 1: query must not be empty"),
         (b'fine\n{"query_id": ', "line 2: not JSON"),
         (b'{"query_id": 1, "text": "x"}\n{"query_id": "1", "text": "y"}', "two queries have the id '1'"),
-        (b"\xff\xfe", "not UTF-8"),
         (b"x" * 10_000, "line 1: a query of 10,000 characters"),
         (b'{"query_id": 1, "text": ["a", "b"]}', "line 1: a text that is a list"),
-        (b'{"query_id": 1, "text": "x", "corpus": 3}', "line 1: a corpus that is a number"),
         (b'{"query_id": true, "text": "x"}', "line 1: a query_id that is true or false"),
         (b'{"query_id": "a b", "text": "x"}', "line 1: the query_id 'a b', which a run cannot hold"),
-        (b'{"query_id": "\\ud800", "text": "x"}', "line 1: the query_id"),
         (b'{"query_id": "a", "text": "\\ud800"}', "line 1: a query with bytes that are not UTF-8"),
         (b'{"query_id": 1, "text": ' + b"[" * 100_000, "line 1: not JSON"),
         (b'{"query_id": ' + b"1" * 5000 + b', "text": "x"}', "line 1: not JSON"),
@@ -160,16 +143,10 @@ def test_a_bad_file_is_refused_with_the_reason(tmp_path: Path, content: bytes, r
         read_queries(path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(QueryError, match="absent: No such file"):
-        read_queries(tmp_path / "absent")
-
-
-def test_the_limit_itself_is_allowed() -> None:
-    assert len(validate_query("x" * MAX_QUERY_CHARACTERS)) == MAX_QUERY_CHARACTERS
-
-
-def test_only_a_line_feed_ends_a_query(tmp_path: Path) -> None:
+def test_only_a_line_feed_ends_a_query_and_one_at_the_limit_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "q"
+    with pytest.raises(QueryError, match="q: No such file"):
+        read_queries(path)
+    assert len(validate_query("x" * MAX_QUERY_CHARACTERS)) == MAX_QUERY_CHARACTERS
     path.write_text("net\u2028margin\x0b?\r\nnext\x85line\r\n", encoding="utf-8", newline="")
     assert [query.text for query in read_queries(path)] == ["net\u2028margin\x0b?", "next\x85line"]

@@ -22,7 +22,6 @@ from ridgerank.store import lance_dataset, sidecar
 from ridgerank.store.maintenance import find_damage
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.sidecar import (
-    edit_calibrations,
     open_calibrations,
     recall_sources,
     remember_sources,
@@ -128,12 +127,12 @@ def test_a_query_asks_for_its_prefixes_and_little_else(bucket: str, s3: Traffic)
 
 
 def test_an_interrupted_calibration_in_a_bucket_goes_on(bucket: str, small_backbone: Backbone) -> None:
-    with edit_calibrations(bucket) as folder:
+    with open_calibrations(bucket, edit=True) as folder:
         (folder / "margins.jsonl").write_text("")
     stopped = RecordingProgress(interrupt={TARGETS_STEP: 8})
     with pytest.raises(KeyboardInterrupt):
         _calibrate(bucket, small_backbone, stopped)
-    with PageStore.open(bucket) as store, edit_calibrations(bucket) as folder:
+    with PageStore.open(bucket) as store, open_calibrations(bucket, edit=True) as folder:
         taught = len(TargetCache(folder, store.lineage))
     assert taught > 0
     resumed = RecordingProgress()
@@ -146,7 +145,7 @@ def test_margins_reach_the_bucket_while_a_calibration_runs(
 ) -> None:
     monkeypatch.setattr(sidecar, "_UPLOAD_INTERVAL_S", 0.05)
     uri = f"s3://{BUCKET}/saved"
-    with edit_calibrations(uri) as folder:
+    with open_calibrations(uri, edit=True) as folder:
         (folder / "margins.jsonl").write_text("first\n")
         saved = lance_dataset.RemoteFolder(uri, "calibrations")
         until = time.monotonic() + 300

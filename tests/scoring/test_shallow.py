@@ -41,8 +41,8 @@ def test_a_stored_page_gives_the_state_of_the_page_itself(
     exact = small_backbone.states(
         ["revenue"], PrefixBatch(small_backbone.encode([page.image for page in pages], exit_layer=4))
     )
-    with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
-        found = shallow.run("revenue", [page.page_id for page in pages])
+    shallow = ShallowPass(small_backbone, PageStore.open(store))
+    found = shallow.run("revenue", [page.page_id for page in pages])
     assert found.states.dtype == torch.float32
     assert ((found.states - exact).norm(dim=1) / exact.norm(dim=1)).max() < 0.01
     assert found.compute_ms > 0
@@ -51,21 +51,20 @@ def test_a_stored_page_gives_the_state_of_the_page_itself(
 def test_streaming_caching_and_one_page_at_a_time_agree(store: str, small_backbone: Backbone) -> None:
     cached = ShallowPass(small_backbone, PageStore.open(store))
     streamed = ShallowPass(small_backbone, PageStore.open(store), cache_bytes=0)
-    with cached, streamed:
-        ids = [*cached.store.page_ids(), cached.store.page_ids()[0]]
-        together = cached.run("revenue in 2023", ids).states
-        torch.testing.assert_close(streamed.run("revenue in 2023", ids).states, together)
-        alone = torch.cat([cached.run("revenue in 2023", [page_id]).states for page_id in ids])
-        torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
-        counts = cached.cache_counts()
-        assert (counts.misses, counts.pages) == (5, 5)
-        assert counts.hits > 0
-        assert streamed.cache_counts().misses == 0
+    ids = [*cached.store.page_ids(), cached.store.page_ids()[0]]
+    together = cached.run("revenue in 2023", ids).states
+    torch.testing.assert_close(streamed.run("revenue in 2023", ids).states, together)
+    alone = torch.cat([cached.run("revenue in 2023", [page_id]).states for page_id in ids])
+    torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
+    counts = cached.cache_counts()
+    assert (counts.misses, counts.pages) == (5, 5)
+    assert counts.hits > 0
+    assert streamed.cache_counts().misses == 0
 
 
 def test_a_page_that_is_not_stored_is_named(store: str, small_backbone: Backbone) -> None:
-    with ShallowPass(small_backbone, PageStore.open(store)) as shallow:
-        with pytest.raises(StoreError, match="no-such-page; index them first"):
-            shallow.run("revenue", ["no-such-page"])
-        with pytest.raises(StoreError, match="no pages"):
-            shallow.run("revenue", [])
+    shallow = ShallowPass(small_backbone, PageStore.open(store))
+    with pytest.raises(StoreError, match="no-such-page; index them first"):
+        shallow.run("revenue", ["no-such-page"])
+    with pytest.raises(StoreError, match="no pages"):
+        shallow.run("revenue", [])

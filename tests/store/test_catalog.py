@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ridgerank.store.lance_dataset import open_dataset
-from ridgerank.store.page_store import Catalog, IndexedCatalog, PageStore, has_page_index, open_catalog
+from ridgerank.store.page_store import Catalog, IndexedCatalog, PageStore, has_page_index
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id, row
 
@@ -22,10 +22,10 @@ def indexed(uri: str) -> Iterator[PageStore]:
 
 
 def test_a_store_is_listed_until_its_pages_are_indexed(uri: str) -> None:
-    assert isinstance(open_catalog(open_dataset(uri), uri), Catalog)
+    assert type(PageStore.open(uri).catalog) is Catalog
     with StoreWriter(uri, LINEAGE) as writer:
         writer.index_pages()
-    assert isinstance(open_catalog(open_dataset(uri), uri), IndexedCatalog)
+    assert isinstance(PageStore.open(uri).catalog, IndexedCatalog)
 
 
 def test_an_index_finds_what_a_list_holds(indexed: PageStore) -> None:

@@ -25,7 +25,8 @@ EXIT_LAYER = 1
 
 def read_states(store: str) -> dict[str, list[float]]:
     backbone = load_backbone(str(weights("mini-qwen")), device="cpu")
-    with PageStore.open(store) as opened, ShallowPass(backbone, opened) as shallow:
+    with PageStore.open(store) as opened:
+        shallow = ShallowPass(backbone, opened)
         states = shallow.run(QUERY, opened.page_ids()).states.numpy()
         return dict(zip(opened.references(opened.page_ids()), states.tolist(), strict=True))
 

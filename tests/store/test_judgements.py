@@ -67,7 +67,6 @@ def test_many_people_at_once_lose_nothing(tmp_path: Path) -> None:
 ODD_LINES = [
     '{"query": "operating mar',
     "[1, 2]",
-    "7",
     '{"query": "operating margin"}',
     json.dumps(asdict(judged("c", None)) | {"grade": "x"}),
     json.dumps(asdict(judged("c", None)) | {"grade": 10**400}),

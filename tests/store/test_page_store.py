@@ -16,18 +16,15 @@ ORDER = [7, 0, 11, 4]
 IDS = [page_id(number) for number in ORDER]
 
 
-def test_pages_are_found_by_id_and_by_reference(store: PageStore) -> None:
+def test_a_store_tells_what_it_holds_and_finds_pages_by_id_and_by_reference(store: PageStore) -> None:
     assert store.find("report.pdf#3") == store.find(page_id(3)) == page_id(3)
     found = store.pages([page_id(9), page_id(2)])
     assert [page.text for page in found] == ["text of page 9", "text of page 2"]
     assert [page.references for page in found] == [("report.pdf#9",), ("report.pdf#2",)]
     assert found[0].thumbnail == bytes([9] * 20)
-
-
-def test_the_store_tells_what_it_holds(store: PageStore) -> None:
     info = store.info()
     assert (info.pages, info.fragments, info.retriever, info.lineage) == (12, 3, None, LINEAGE)
-    assert info.prefix_bytes == store.prefix_nbytes() == 12 * info.bytes_per_page
+    assert info.prefix_bytes == 12 * info.bytes_per_page
 
 
 def test_prefixes_come_in_the_order_asked_for(store: PageStore) -> None:

@@ -5,9 +5,10 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
+import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from ridgerank.errors import ArtifactError, LineageMismatch, StoreError
@@ -64,8 +65,10 @@ def test_another_lineage_is_refused_with_both_values_shown(uri: str) -> None:
     read_back(uri, [0, 11])
 
 
-def test_another_format_is_refused(uri: str) -> None:
-    lance = pytest.importorskip("lance")
+def test_another_format_or_another_lance_dataset_is_refused(uri: str, tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "other"))
+    with pytest.raises(StoreError, match="not a page store"):
+        PageStore.open(str(tmp_path / "other"))
     lance.dataset(uri).update_schema_metadata({"ridgerank:format": "99"})
     with pytest.raises(ArtifactError, match="format 99, expected 1"):
         PageStore.open(uri)
@@ -80,13 +83,23 @@ def test_a_page_is_never_stored_twice(uri: str) -> None:
     assert len(PageStore.open(uri)) == 12
 
 
-def test_removed_pages_are_gone_and_the_others_stay(uri: str) -> None:
+def test_removed_pages_are_gone_their_space_is_given_back_and_the_others_stay(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with StoreWriter(uri, LINEAGE) as writer:
         writer.remove([page_id(1), page_id(6)])
         writer.append([row(1)])
     with PageStore.open(uri) as store:
         assert (len(store), page_id(6) in store, page_id(1) in store) == (11, False, True)
-    read_back(uri, [0, 1, 5, 7, 11])
+    monkeypatch.setattr(store_writer, "READER_GRACE", timedelta(microseconds=1))
+    data = Path(uri) / "data"
+    before = sum(file.stat().st_size for file in data.iterdir())
+    with StoreWriter(uri, LINEAGE) as writer:
+        writer.remove([page_id(number) for number in (0, 1, 2, 4, 5)])
+        writer.reclaim()
+        writer._sweep()
+    assert sum(file.stat().st_size for file in data.iterdir()) < 0.7 * before
+    read_back(uri, [3, 7, 8, 9, 10, 11])
 
 
 def test_however_many_pages_are_removed_or_renamed_no_condition_lists_them_all(
@@ -112,18 +125,6 @@ def test_however_many_pages_are_removed_or_renamed_no_condition_lists_them_all(
         writer.remove([page_id(number) for number in range(1, 9000)])
         assert max(map(len, conditions)) < 1000
     read_back(uri, [0])
-
-
-def test_reclaiming_gives_back_the_space_of_removed_pages(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_writer, "READER_GRACE", timedelta(microseconds=1))
-    data = Path(uri) / "data"
-    before = sum(file.stat().st_size for file in data.iterdir())
-    with StoreWriter(uri, LINEAGE) as writer:
-        writer.remove([page_id(number) for number in (0, 1, 2, 4, 5, 6)])
-        writer.reclaim()
-        writer._sweep()
-    assert sum(file.stat().st_size for file in data.iterdir()) < 0.7 * before
-    read_back(uri, [3, 7, 8, 9, 10, 11])
 
 
 def test_references_are_replaced_without_rewriting_prefixes(uri: str) -> None:
@@ -162,16 +163,6 @@ def test_vectors_come_later_and_only_where_they_are_missing(uri: str) -> None:
         assert first.vectors.tolist() == [[0.5] * 4] * 2
         assert given.vectors.tolist() == [[1.0] * 4] * 3
     read_back(uri, list(range(14)))
-
-
-@pytest.mark.parametrize(
-    "other", [{"fingerprint": "0" * 32}, {"dim": 8}], ids=lambda other: next(iter(other))
-)
-def test_vectors_of_another_retriever_are_refused(uri: str, other: dict[str, Any]) -> None:
-    with StoreWriter(uri, LINEAGE) as writer:
-        writer.open_vectors(ORIGIN)
-        with pytest.raises(LineageMismatch, match=rf"'colqwen2', not of 'colpali' \({next(iter(other))}: "):
-            writer.open_vectors(replace(ORIGIN, source="colpali", **other))
 
 
 def test_a_second_writer_is_refused_until_the_first_is_done(uri: str) -> None:
@@ -238,13 +229,6 @@ def test_without_a_lock_lance_lets_two_writers_append(uri: str) -> None:
         other.remove([page_id(1)])
     read_back(uri, list(range(2, 12)) + list(range(20, 30)))
     assert len(PageStore.open(uri)) == 20
-
-
-def test_another_lance_dataset_is_not_taken_for_a_store(tmp_path: Path) -> None:
-    lance, arrow = pytest.importorskip("lance"), pytest.importorskip("pyarrow")
-    lance.write_dataset(arrow.table({"a": [1]}), str(tmp_path / "other"))
-    with pytest.raises(StoreError, match="not a page store"):
-        PageStore.open(str(tmp_path / "other"))
 
 
 _WRITE_UNTIL_FULL = """

@@ -28,23 +28,20 @@ def vectors(uri: str) -> dict[str, NDArray[np.float16]]:
     return made
 
 
-def test_blocks_are_all_pages_in_the_order_stored(uri: str, vectors: dict[str, NDArray[np.float16]]) -> None:
+def test_vectors_come_in_the_order_stored_or_asked_for(
+    uri: str, vectors: dict[str, NDArray[np.float16]]
+) -> None:
+    wanted = [page_id(7), page_id(0), page_id(11)]
     with PageStore.open(uri) as store:
         assert store.vectors is not None
         blocks = list(store.vectors.blocks())
         assert [one for block in blocks for one in block.page_ids] == store.page_ids()
-    found = np.concatenate([block.vectors for block in blocks])
-    np.testing.assert_array_equal(found, np.concatenate(list(vectors.values())))
-    assert np.concatenate([block.lengths for block in blocks]).tolist() == list(range(1, 13))
-
-
-def test_given_pages_come_in_the_order_asked_for(uri: str, vectors: dict[str, NDArray[np.float16]]) -> None:
-    wanted = [page_id(7), page_id(0), page_id(11)]
-    with PageStore.open(uri) as store:
-        assert store.vectors is not None
         block = store.vectors.take(wanted)
         with pytest.raises(StoreError, match="nothing; index them first"):
             store.vectors.take(["nothing"])
+    found = np.concatenate([block.vectors for block in blocks])
+    np.testing.assert_array_equal(found, np.concatenate(list(vectors.values())))
+    assert np.concatenate([block.lengths for block in blocks]).tolist() == list(range(1, 13))
     assert (block.page_ids, block.lengths.tolist()) == (wanted, [8, 1, 12])
     np.testing.assert_array_equal(block.vectors, np.concatenate([vectors[one] for one in wanted]))
 

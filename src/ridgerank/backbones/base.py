@@ -68,7 +68,6 @@ class PageTokens:
     positions: Tensor
     """(axes, positions) int64: rotary positions."""
     grid: tuple[int, int]
-    """Rows and columns of the visual positions."""
     layer_features: tuple[Tensor, ...] = ()
     """(visual positions, width) each: what is added there behind layer 0, 1, ..., where a family does so."""
 
@@ -98,7 +97,6 @@ def fingerprint_processor(image_processor: BaseImageProcessor, tokenizer: PreTra
 
 
 Content: TypeAlias = Image | str
-"""What of a page a family reads."""
 
 
 class Backbone(ABC):
@@ -112,9 +110,7 @@ class Backbone(ABC):
     reads_text: ClassVar[bool] = False
     """Whether a page is its text to this family, and a page without any is blank."""
     decoder_type: ClassVar[str] = ""
-    """The type of its decoder, if a family has several of which one is supported."""
     rotate = staticmethod(rotate_halves)
-    """How queries and keys are turned by their position."""
     max_pixels: int
     """Pixel budget of a page image: a larger image is scaled down, so rendering more is waste."""
     page_budget: PixelBudget
@@ -150,7 +146,6 @@ class Backbone(ABC):
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         )
         self.family: str = model.config.model_type
-        """The model's type, as transformers calls it."""
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         answers = self.tokens.answers
@@ -167,10 +162,6 @@ class Backbone(ABC):
             )
         rotary = self._text_model().rotary_emb
         self._decoder = Decoder(self._take_block, self.geometry, rotary=rotary, rotate=self.rotate)
-
-    def place(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Run there, with these numbers: every part moves when it is first held."""
-        self.device, self.dtype = device, dtype
 
     def hold(self, layers: int, *, pages: bool = False, head: bool = False) -> None:
         """Have in memory what runs queries up to this layer, and what reads pages or the last layer."""
@@ -247,10 +238,7 @@ class Backbone(ABC):
         """What of a page this family reads: its image or its text."""
 
     def encode(self, pages: Sequence[Content], *, exit_layer: int) -> list[Prefix]:
-        """Read pages, as `content` returns them, to `exit_layer`; keep keys and values of all layers below.
-
-        They run as one batch; their sizes may differ.
-        """
+        """Read pages, as `content` returns them, in one batch; keep keys and values of the first layers."""
         self.geometry.require_layers(exit_layer)
         if not pages:
             return []
@@ -312,10 +300,7 @@ class Backbone(ABC):
         return states.float().clone()
 
     def both_states(self, query: str, prefixes: PrefixBatch) -> dict[State, Tensor]:
-        """One query's states (pages, width), the last and the mean, from one pass.
-
-        Only where a tokenizer merges the query with the cue for the answer are there two passes.
-        """
+        """One query's states (pages, width), the last and the mean, from one pass if tokens allow it."""
         suffix, query_tokens = self.tokens.suffix(query), self.tokens.query(query)
         if suffix[: len(query_tokens)] != query_tokens:
             return {
@@ -334,10 +319,7 @@ class Backbone(ABC):
         *,
         targets: Sequence[Target] = ("margin", "likelihood"),
     ) -> dict[Target, Tensor]:
-        """What the full model says of each pair, float32 (pairs,), over pages encoded to full depth.
-
-        The margin is eq. 6, the likelihood log p(query | page) per token.
-        """
+        """Margin (eq. 6) and log p(query | page) per token, (pairs,), over pages encoded to full depth."""
         if prefixes.exit_layer != self.geometry.layers:
             raise BackboneError(
                 f"targets over pages of {prefixes.exit_layer} layers of "
@@ -356,7 +338,7 @@ class Backbone(ABC):
             tokens = [self.tokens.suffix(query) for query in queries]
             if any(ids != suffix[: len(ids)] for ids, suffix in zip(query_tokens, tokens, strict=True)):
                 return {each: self.targets(queries, prefixes, targets=(each,))[each] for each in targets}
-        norm, unembedding = self._text_model().norm, self._unembedding()
+        norm, unembedding = self._text_model().norm, self._model.get_output_embeddings().weight
         with torch.inference_mode():
             states = self._run_suffixes(tokens, prefixes, last_only=False)
             likelihoods = mean_log_probability(states, query_tokens, norm=norm, unembedding=unembedding)
@@ -368,11 +350,7 @@ class Backbone(ABC):
         return {target: read[target] for target in targets}
 
     def attention(self, query: str, page: PrefixBatch, *, state: State = "last") -> Tensor:
-        """What one query's last position attends to over one page: (layers, page + suffix), float32.
-
-        The weights of a layer, averaged over heads, add up to 1. With `mean` it is what the query's own
-        positions attend to on average.
-        """
+        """What a query's last position, or the mean of its own, attends to: (layers, page + suffix)."""
         tokens = self.tokens.suffix(query) if state == "last" else self.tokens.query(query)
         layers: list[Tensor] = []
         self.hold(page.exit_layer)
@@ -384,20 +362,16 @@ class Backbone(ABC):
         return torch.cat(weights).clone()
 
     def logit_lens(self, states: Tensor) -> Tensor:
-        """uᵀ ν(h), float32, for states (pairs, width): the margin at full depth (eq. 6), a lens above it.
-
-        u is the difference of the answers' unembedding rows and ν the model's final norm. The product is
-        taken in float32: half-precision logits would move in steps of 1/16. The score of a ranking head, if
-        the model has one, takes the place of the margin.
-        """
+        """uᵀ ν(h), (pairs,): the margin at full depth (eq. 6), a lens above it; or a ranking head's score."""
         self.hold(0, head=True)
         with torch.inference_mode():
             normed: Tensor = self._text_model().norm(states.to(self.device, self.dtype))
             if self.ranking_head is not None:
                 margins: Tensor = self.ranking_head(normed.float()).squeeze(-1)
             else:
-                unembedding = self._unembedding()
+                unembedding = self._model.get_output_embeddings().weight
                 yes, no = self.tokens.answers
+                # Half-precision logits would move in steps of 1/16.
                 margins = normed.float() @ (unembedding[yes].float() - unembedding[no].float())
         return margins.clone()
 
@@ -489,10 +463,6 @@ class Backbone(ABC):
         lengths = torch.tensor([len(suffix) for suffix in suffixes]) if last_only else None
         with bf16_on_cpu(self.device, self.dtype):
             return self._decoder.extend(self._embed(ids.to(self.device)), lengths, prefixes, owners=owners)
-
-    def _unembedding(self) -> Tensor:
-        weight: Tensor = self._model.get_output_embeddings().weight
-        return weight
 
     def _embed(self, ids: Tensor) -> Tensor:
         embedded: Tensor = self._text_model().get_input_embeddings()(ids)

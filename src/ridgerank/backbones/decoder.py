@@ -98,7 +98,6 @@ class PrefixBatch:
     next_positions: Tensor
     """(K,) int64: where the suffix starts, page by page."""
     exit_layer: int
-    """How many layers are held."""
 
     def __init__(self, prefixes: Sequence[Prefix]) -> None:
         if not prefixes:
@@ -148,23 +147,18 @@ class Affine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """One decoder layer's parts under one set of names."""
+    """One decoder layer's parts under one set of names; norms that its family lacks are None."""
 
     attention_norm: Norm
     attention_in: Affine
-    """Queries, keys and values."""
     output: Affine
     mlp_norm: Norm
     mlp_in: Affine
-    """Gate and up."""
     down: Affine
     query_norm: Norm | None = None
     key_norm: Norm | None = None
-    """Applied to each head before the rotation, where the family has them."""
     output_norm: Norm | None = None
-    """Applied to what attention adds, where the family has one."""
     down_norm: Norm | None = None
-    """Applied to what the MLP adds, where the family has one."""
 
 
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -256,10 +250,9 @@ class Decoder:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Rotated keys and values of the layers below `exit_layer`, (pages, kv_heads, positions, head_dim).
 
-        `hidden` is (pages, positions, width), padded on the right: a causal decoder never looks there.
-        It is overwritten, and so is what is yielded, by the next layer.
-        `layer_features` are (visual positions of all pages, width) each: what a vision
-        tower adds after layer 0, 1, ... (DeepStack), where `visual` (pages, positions) is set.
+        `hidden` is (pages, positions, width), padded on the right: a causal decoder never looks there. It is
+        overwritten, and so is what is yielded, by the next layer. `layer_features` are (visual positions of
+        all pages, width) each: what a vision tower adds behind layer 0, 1, ..., where `visual` is set.
         """
         cos, sin = (part.unsqueeze(1) for part in self._rotary(hidden, positions))
         scratch = Scratch(hidden)
@@ -363,11 +356,7 @@ class Decoder:
         return mask.repeat(1, 1, self._groups, 1)
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """(pairs, positions, query_heads x head_dim).
-
-        Query heads that share a key head are laid end to end as positions: any kernel takes it, nothing is
-        repeated.
-        """
+        """(pairs, positions, query_heads x head_dim), heads that share a key head laid end to end."""
         pairs, heads, positions, dim = queries.shape
         folded = queries.reshape(pairs, heads // self._groups, self._groups * positions, dim)
         attended = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask)
@@ -461,10 +450,7 @@ _WORDS_AT_ONCE = 8192
 
 
 def mean_state(states: Tensor, query_tokens: Sequence[Sequence[int]]) -> Tensor:
-    """Average (pairs, positions, width) over the positions of each query's tokens, float32 (pairs, width).
-
-    A query without tokens is read at the position before it.
-    """
+    """Average over each query's tokens, float32 (pairs, width); without any, the position before."""
     lengths = torch.tensor([len(ids) for ids in query_tokens], device=states.device)
     position = torch.arange(states.shape[1], device=states.device)
     counted = (position < lengths[:, None]) & ((position > 0) | (lengths[:, None] == 1))

@@ -20,19 +20,10 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from ridgerank.atomic import cache_folder
+from ridgerank.backbones import vision
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.model_settings import PRESETS, absolute_name, find_model, find_preset
 from ridgerank.backbones.text import MODEL_CLASSES, CausalText, choose_prompt, parse_text_budget, text_prompt
-from ridgerank.backbones.vision import (
-    Glm41V,
-    Glm46V,
-    Idefics3,
-    Qwen2VL,
-    Qwen3VL,
-    Qwen25VL,
-    SmolVLM,
-    VisualBackbone,
-)
 from ridgerank.backbones.weights import (
     NO_CODE,
     PREFIX,
@@ -49,14 +40,14 @@ from ridgerank.extras import load_plugins
 
 logger = logging.getLogger(__name__)
 
-FAMILIES: dict[str, type[VisualBackbone]] = {
-    "qwen2_5_vl": Qwen25VL,
-    "qwen2_vl": Qwen2VL,
-    "qwen3_vl": Qwen3VL,
-    "glm4v": Glm41V,
-    "glm46v": Glm46V,
-    "idefics3": Idefics3,
-    "smolvlm": SmolVLM,
+FAMILIES: dict[str, type[vision.VisualBackbone]] = {
+    "qwen2_5_vl": vision.Qwen25VL,
+    "qwen2_vl": vision.Qwen2VL,
+    "qwen3_vl": vision.Qwen3VL,
+    "glm4v": vision.Glm41V,
+    "glm46v": vision.Glm46V,
+    "idefics3": vision.Idefics3,
+    "smolvlm": vision.SmolVLM,
 }
 """Families that look at pages, by the `model_type` of their configuration; `MODEL_CLASSES` read text."""
 
@@ -147,7 +138,7 @@ def load_backbone(
         elif default is not None and default < family.page_sizing(image_processor).max_pixels:
             family.limit_pixels(image_processor, default)
         backbone = family(name, model, tokenizer, image_processor, preset)
-    backbone.place(device, dtype)
+    backbone.device, backbone.dtype = device, dtype  # where every part moves when it is first held
     backbone.hold(layers or backbone.geometry.layers, pages=layers is None, head=layers is None)
     logger.info("loaded %s (%s) on %s in %s", name, config.model_type, device, dtype)
     return backbone
@@ -163,10 +154,7 @@ def load_model(
     *,
     ranking_head: bool = False,
 ) -> PreTrainedModel:
-    """A model of this class, with a ranking head; weights that are damaged or lack a tensor are refused.
-
-    Without a `dtype` they stay as in the files, mapped from there.
-    """
+    """A model of this class; damaged or missing weights are refused. Without a `dtype` they stay mapped."""
     # A model trained with a ranking head has been published without its language head.
     without = ("lm_head.",) if ranking_head else ()
     if "gguf_file" not in options:
@@ -310,10 +298,7 @@ _EXPANSION = 9  # a file of four bits, and a little for steps, becomes float32
 def convert_once(
     file: Path, convert: Callable[[Path, Path], None], max_bytes: int = MAX_BYTES
 ) -> Path | None:
-    """The folder a GGUF file was converted to, now or before; None, and a line in the log, if none is kept.
-
-    It is found by the file's name, size and time, and is whole or not there.
-    """
+    """The folder that a GGUF file was converted to, now or before; None and a warning if none is kept."""
     status = file.stat()
     digest = hashlib.blake2b(f"{status.st_size} {status.st_mtime_ns}".encode(), digest_size=6).hexdigest()
     target = cache_folder("gguf") / f"{file.stem}-{digest}"

@@ -1,7 +1,4 @@
-"""Which models there are by name, where one is loaded from, and how it reads pages.
-
-Importing this module imports no model.
-"""
+"""Which models there are by name, where one is loaded from, and how it reads pages, without torch."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from ridgerank.atomic import cache_folder, replace_text_file
-from ridgerank.backbones.prompt import Prompt
+from ridgerank.backbones.prompt import CHATML_CUE, CHATML_USER, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import Lineage
 from ridgerank.records import TARGETS, Target
@@ -32,11 +29,9 @@ class Preset:
     family: str
     """The `model_type` of its body."""
     prompt: Prompt
-    """As published; its name is the preset's."""
     max_pixels: int
     """Pixel budget of a page, as its authors or first users ran it."""
     notice: str = ""
-    """What whoever loads it is told."""
     ranking_head: bool = False
     """Whether its score is that of a head on the last state, not a difference of two answers."""
     architecture: str = ""
@@ -48,16 +43,13 @@ _PRESETS = (
         repository="lightonai/MonoQwen2-VL-v0.1",
         family="qwen2_vl",
         prompt=Prompt(
-            before_page=(
-                "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-                "<|im_start|>user\n<|vision_start|>"
-            ),
+            before_page=f"{CHATML_USER}<|vision_start|>",
             after_page="<|vision_end|>",
             instruction=(
                 "Assert the relevance of the previous image document to the following query, "
                 "answer True or False. The query is: "
             ),
-            after_query="<|im_end|>\n<|im_start|>assistant\n",
+            after_query=CHATML_CUE,
             answers=("True", "False"),
             name="monoqwen2-vl",
         ),
@@ -85,7 +77,6 @@ _PRESETS = (
     ),
 )
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.prompt.name: preset for preset in _PRESETS})
-"""Every preset by its name."""
 
 
 def find_preset(
@@ -190,15 +181,11 @@ class ModelSettings:
     """The arguments of `load_backbone`, as a record that can be compared and sent to another process."""
 
     name: str
-    """A short name, a hub repository or a folder."""
     device: str | None = None
     dtype: "str | torch.dtype | None" = None
     max_pixels: int | None = None
-    """The pixel budget of a page image; None is the default of the family, and for models that read text."""
     page_text: str | None = None
-    """How much of a page's text is read (`head 512`); None for models that read images."""
     prompt: str | None = None
-    """The name of the prompt, where the family has several."""
 
     @classmethod
     def from_lineage(

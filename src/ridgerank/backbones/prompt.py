@@ -19,6 +19,8 @@ INSTRUCTION = (
     "Above is a page of a document. Does it help to answer the query below? "
     "Answer with one word, yes or no.\nQuery:\n"
 )
+CHATML_USER = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
+CHATML_CUE = "<|im_end|>\n<|im_start|>assistant\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,8 @@ class PromptTokens:
         """Tokens of the page part before and after a page that is text."""
         return self._ids(self.prompt.before_page), self._instruction[:-1]
 
-    def count_before_page(self) -> int:
-        """How many positions stand before the page, the same for every page."""
-        return len(self._ids(self.prompt.before_page))
-
     def page_text(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """A page's text as plain tokens; the rare one that would still be a control token is left out.
-
-        With each token comes where it stands in the text: its first character, and one past its last.
-        """
+        """A page's text as plain tokens, none of control, and where each of them stands in the text."""
         encoding = self._plain.encode(text, add_special_tokens=False)
         ids, offsets = encoding.ids, encoding.offsets  # each access makes a new list
         kept = [number for number, token in enumerate(ids) if token not in self._added]

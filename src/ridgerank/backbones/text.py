@@ -1,7 +1,4 @@
-"""Families that read a page's text: Llama, Qwen2 and Qwen3, plain causal language models, and their prompts.
-
-The page's text tokens take the place of visual positions. Of a longer page the beginning is read.
-"""
+"""Families that read the beginning of a page's text: Llama, Qwen2 and Qwen3, and their prompts."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -9,16 +6,11 @@ from pathlib import PurePath
 from types import MappingProxyType
 
 import torch
-from transformers import (
-    LlamaForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2ForCausalLM,
-    Qwen3ForCausalLM,
-)
+import transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ridgerank.backbones.base import Backbone, PageTokens
-from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+from ridgerank.backbones.prompt import CHATML_CUE, CHATML_USER, INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.lineage import fingerprint
 from ridgerank.records import Page
@@ -26,25 +18,21 @@ from ridgerank.records import Page
 
 def parse_text_budget(text: str) -> int:
     """How many tokens of a page are read: 512 of `head 512`, its first ones."""
-    matched = re.fullmatch(r"head (\d+)", text.strip())
+    matched = re.fullmatch(r"head 0*([1-9]\d*)", text.strip())
     if matched is None:
         raise BackboneError(
-            f"a page's text spelled {text!r}, expected `head` and a number of tokens: 'head 512'"
+            f"a page's text spelled {text!r}, expected `head` and at least one token: 'head 512'"
         )
-    if int(matched[1]) < 1:
-        raise BackboneError(f"a budget of {matched[1]} tokens a page, expected at least 1")
     return int(matched[1])
 
 
 _BELOW = f"\n\n{INSTRUCTION}"
-_CHATML_USER = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
-_CHATML_CUE = "<|im_end|>\n<|im_start|>assistant\n"
 _NO_THOUGHT = "<think>\n\n</think>\n\n"
 
 _PROMPTS = (
-    Prompt(_CHATML_USER, "", _BELOW, _CHATML_CUE, ("yes", "no"), name="chatml"),
+    Prompt(CHATML_USER, "", _BELOW, CHATML_CUE, ("yes", "no"), name="chatml"),
     # A model that thinks aloud is told that it has thought.
-    Prompt(_CHATML_USER, "", _BELOW, _CHATML_CUE + _NO_THOUGHT, ("yes", "no"), name="qwen3"),
+    Prompt(CHATML_USER, "", _BELOW, CHATML_CUE + _NO_THOUGHT, ("yes", "no"), name="qwen3"),
     # Qwen3-Reranker's own words; there the document comes last, which leaves nothing to store.
     Prompt(
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
@@ -53,7 +41,7 @@ _PROMPTS = (
         "",
         "\n\n<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
         "<Query>:\n",
-        _CHATML_CUE + _NO_THOUGHT,
+        CHATML_CUE + _NO_THOUGHT,
         ("yes", "no"),
         name="qwen3-reranker",
     ),
@@ -68,7 +56,6 @@ _PROMPTS = (
     Prompt("Page:\n", "", _BELOW, "\nAnswer:", (" yes", " no"), name="plain"),
 )
 TEXT_PROMPTS: Mapping[str, Prompt] = MappingProxyType({prompt.name: prompt for prompt in _PROMPTS})
-"""Every prompt by its name."""
 
 
 def choose_prompt(name: str, control: Collection[str]) -> str:
@@ -88,11 +75,10 @@ def text_prompt(name: str) -> Prompt:
 
 
 MODEL_CLASSES: dict[str, type[PreTrainedModel]] = {
-    "llama": LlamaForCausalLM,
-    "qwen2": Qwen2ForCausalLM,
-    "qwen3": Qwen3ForCausalLM,
+    "llama": transformers.LlamaForCausalLM,
+    "qwen2": transformers.Qwen2ForCausalLM,
+    "qwen3": transformers.Qwen3ForCausalLM,
 }
-"""Classes by the `model_type` of their configuration."""
 _ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings whose angles depend on the position alone, not on the length of the sequence."""
 _PAGE_PIXELS = 1_600_000  # of a thumbnail, and for OCR of pages without text

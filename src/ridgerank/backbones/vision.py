@@ -10,21 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+import transformers
 from PIL.Image import Image
 from torch import Tensor
-from transformers import (
-    BaseImageProcessor,
-    BatchFeature,
-    Glm4vForConditionalGeneration,
-    Glm46VForConditionalGeneration,
-    Idefics3ForConditionalGeneration,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen2VLForConditionalGeneration,
-    Qwen3VLForConditionalGeneration,
-    SmolVLMForConditionalGeneration,
-)
+from transformers import BaseImageProcessor, BatchFeature, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.glm4v.image_processing_pil_glm4v import Glm4vImageProcessorPil
 from transformers.models.glm4v.modeling_glm4v import rotate_half_llm
 from transformers.models.glm46v.image_processing_pil_glm46v import Glm46VImageProcessorPil
@@ -34,10 +23,12 @@ from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImag
 
 from ridgerank.backbones.base import Backbone, PageTokens, Regions, cells, fingerprint_processor
 from ridgerank.backbones.model_settings import Preset
-from ridgerank.backbones.prompt import INSTRUCTION, Prompt
+from ridgerank.backbones.prompt import CHATML_CUE, CHATML_USER, INSTRUCTION, Prompt
 from ridgerank.errors import BackboneError
 from ridgerank.page_sizing import EdgeSizing, PageSizing, PatchSizing
 from ridgerank.records import Page
+
+_MARK = re.compile(r"<[^<>\s]+>|\[gMASK\]")
 
 
 class VisualBackbone(Backbone):
@@ -60,10 +51,7 @@ class VisualBackbone(Backbone):
         image_processor: BaseImageProcessor,
         preset: Preset | None = None,
     ) -> None:
-        """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor.
-
-        A preset brings its own prompt, and the model its ranking head where the preset has one.
-        """
+        """Take a model in evaluation mode, its tokenizer, its PIL image processor, perhaps a preset."""
         control = {token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
         self.prompt = self.choose_prompt(control) if preset is None else preset.prompt
         if preset is not None and preset.ranking_head:
@@ -71,10 +59,19 @@ class VisualBackbone(Backbone):
         self._image_processor = image_processor
         self.page_budget = self.page_sizing(image_processor)
         self.max_pixels = self.page_budget.max_pixels
-        require_control_tokens(name, self.prompt, control)
+        text = self.prompt.before_page + self.prompt.after_page + self.prompt.after_query
+        if unknown := [mark for mark in _MARK.findall(text) if mark not in control]:
+            raise BackboneError(
+                f"the tokenizer of {name} has no token {unknown[0]!r}, which the prompt of its family needs; "
+                "is tokenizer_config.json missing beside tokenizer.json?"
+            )
         super().__init__(name, model, tokenizer)
-        if self.image_token:
-            require_image_token(name, self.tokens.image_page(self.image_token), model.config.image_token_id)
+        image_id = model.config.image_token_id
+        if self.image_token and self.tokens.image_page(self.image_token).count(image_id) != 1:
+            raise BackboneError(
+                f"a visual position of {name} is not the one token {image_id} of its configuration: the "
+                "tokenizer is of another model"
+            )
 
     def choose_prompt(self, control: Collection[str]) -> Prompt:
         """The prompt for a tokenizer with these control tokens."""
@@ -202,42 +199,17 @@ def _group_pages(patches: Sequence[int]) -> Iterator[slice]:
     yield slice(start, len(patches))
 
 
-_MARK = re.compile(r"<[^<>\s]+>|\[gMASK\]")
-"""How control tokens are written in a prompt."""
-
-
-def require_control_tokens(name: str, prompt: Prompt, known: Collection[str]) -> None:
-    """Refuse a tokenizer that would spell out a control token of the prompt."""
-    text = prompt.before_page + prompt.after_page + prompt.after_query
-    if unknown := [mark for mark in _MARK.findall(text) if mark not in known]:
-        raise BackboneError(
-            f"the tokenizer of {name} has no token {unknown[0]!r}, which the prompt of its family needs; is "
-            "tokenizer_config.json missing beside tokenizer.json?"
-        )
-
-
-def require_image_token(name: str, ids: list[int], image_token_id: int) -> None:
-    """Refuse a tokenizer whose token for a visual position is not the one the model looks for."""
-    if ids.count(image_token_id) != 1:
-        raise BackboneError(
-            f"a visual position of {name} is not the one token {image_token_id} of its configuration: the "
-            "tokenizer is of another model"
-        )
-
-
 class Qwen25VL(GridBackbone):
     """Qwen2.5-VL-3B, -7B, -32B, -72B."""
 
     prompt = Prompt(
-        before_page=(
-            "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
-        ),
+        before_page=f"{CHATML_USER}<|vision_start|>",
         after_page="<|vision_end|>",
         instruction=INSTRUCTION,
-        after_query="<|im_end|>\n<|im_start|>assistant\n",
+        after_query=CHATML_CUE,
         answers=("yes", "no"),
     )
-    model_class = Qwen2_5_VLForConditionalGeneration
+    model_class = transformers.Qwen2_5_VLForConditionalGeneration
     image_processor_class = Qwen2VLImageProcessorPil
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image_pad|>"
@@ -246,14 +218,14 @@ class Qwen25VL(GridBackbone):
 class Qwen2VL(Qwen25VL):
     """Qwen2-VL-2B, -7B, -72B: another vision tower than Qwen2.5-VL's, the rest is the same."""
 
-    model_class = Qwen2VLForConditionalGeneration
+    model_class = transformers.Qwen2VLForConditionalGeneration
 
 
 class Qwen3VL(Qwen25VL):
     """Qwen3-VL-2B, -4B, -8B, -32B Instruct; its chat template has no system turn."""
 
     prompt = replace(Qwen25VL.prompt, before_page="<|im_start|>user\n<|vision_start|>")
-    model_class = Qwen3VLForConditionalGeneration
+    model_class = transformers.Qwen3VLForConditionalGeneration
     default_max_pixels = 1280 * 32 * 32
 
 
@@ -274,7 +246,7 @@ class Glm41V(GridBackbone):
         after_query="<|assistant|>\n<think></think><answer>",
         answers=("yes", "no"),
     )
-    model_class = Glm4vForConditionalGeneration
+    model_class = transformers.Glm4vForConditionalGeneration
     image_processor_class = Glm4vImageProcessorPil
     default_max_pixels = 1280 * 28 * 28
     image_token = "<|image|>"
@@ -290,7 +262,7 @@ class Glm46V(Glm41V):
     """GLM-4.6V-Flash, its thinking closed before it starts; the larger GLM-4.6V mixes experts."""
 
     prompt = replace(Glm41V.prompt, after_query="<|assistant|>\n<think></think>\n")
-    model_class = Glm46VForConditionalGeneration
+    model_class = transformers.Glm46VForConditionalGeneration
     image_processor_class = Glm46VImageProcessorPil
 
     decoder_type = "glm4v_text"
@@ -315,7 +287,7 @@ class Idefics3(VisualBackbone):
     """
 
     prompt = _IDEFICS3_PROMPT
-    model_class = Idefics3ForConditionalGeneration
+    model_class = transformers.Idefics3ForConditionalGeneration
     image_processor_class = Idefics3ImageProcessorPil
     decoder_type = "llama"
     default_max_pixels = None
@@ -363,7 +335,7 @@ class SmolVLM(Idefics3):
     """SmolVLM2 and later, the choice for a laptop."""
 
     prompt = _SMOLVLM_PROMPT
-    model_class = SmolVLMForConditionalGeneration
+    model_class = transformers.SmolVLMForConditionalGeneration
     image_processor_class = SmolVLMImageProcessorPil
 
 

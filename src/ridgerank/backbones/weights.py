@@ -1,7 +1,4 @@
-"""The files of a model, its adapter and its ranking head, read as data.
-
-Nothing is unpickled, no code runs, sizes are compared beforehand.
-"""
+"""The files of a model, its adapter and its ranking head, read as data: no code runs."""
 
 import ctypes
 import json
@@ -76,12 +73,9 @@ def find_weights(source: str, revision: str | None = None) -> list[Path]:
 
 _UNPACKED = ("F64", "F32", "F16", "BF16", "I64")  # the last for positions, which old files list
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16}
-
-
 _DEPTHS = ("num_hidden_layers", "num_layers", "depth")
 _MAX_DEPTH = 1000
 _ATTENTION = ("attn_implementation", "_attn_implementation")
-"""May name a repository of kernels, which are downloaded and run."""
 
 
 def load_config(source: str, **options: Any) -> tuple[dict[str, Any], PreTrainedConfig]:  # noqa: ANN401 (of from_pretrained)
@@ -105,11 +99,7 @@ def require_sizes(
     *,
     without: tuple[str, ...] = (),
 ) -> torch.dtype:
-    """Refuse a configuration of a larger model than the weights are of, before any memory is taken for it.
-
-    Tensors whose names begin with one of `without` need not be in the files. A type that holds the numbers of
-    the files is returned: if it is theirs, they stay mapped until they are needed.
-    """
+    """Refuse a configuration of a larger model than its weights are of; a type that holds them."""
     stored, types = 0, set()
     for path in files:
         try:
@@ -162,10 +152,7 @@ _PAGE_BYTES, _PAGE_OUT = 4096, 21
 
 
 def release(mapped: Tensor) -> None:
-    """Let go of the memory of a tensor that is mapped from a file: what is needed again is read again.
-
-    A tensor of another kind keeps its numbers, too; only Linux can do it.
-    """
+    """Let go of the memory of a tensor mapped from a file, on Linux; it is read again when needed."""
     if sys.platform == "linux" and mapped.device.type == "cpu":
         first = -(-mapped.data_ptr() // _PAGE_BYTES) * _PAGE_BYTES
         nbytes = mapped.data_ptr() + mapped.nbytes - first
@@ -208,10 +195,7 @@ def merge_adapter(
 def apply_adapter(
     model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
 ) -> set[str]:
-    """Put an adapter into the model; returns the parts that it replaces instead of tuning them.
-
-    `renamed` leads from names of parts in earlier layouts, as patterns, to the present ones.
-    """
+    """Put an adapter into the model; returns the parts it replaces. `renamed` are patterns of older names."""
     require_packages("peft")
     from peft import PeftConfig, inject_adapter_in_model
     from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
@@ -230,7 +214,12 @@ def apply_adapter(
     if (rank := getattr(config, "r", 0)) > longest:
         raise BackboneError(f"the adapter {source!r} has settings of rank {rank:,}, and no such tensor")
     inject_adapter_in_model(config, model)
-    weights = {_current_name(name, renamed): value for name, value in stored.items()}
+    weights = {}
+    for name, value in stored.items():
+        name = name.removeprefix("base_model.model.")
+        for pattern, replacement in renamed.items():
+            name = re.sub(pattern, replacement, name)
+        weights[name] = value
     expected_names = set(get_peft_model_state_dict(model, save_embedding_layers=False))
     if set(weights) != expected_names:
         differing = sorted(set(weights) ^ expected_names)
@@ -241,14 +230,6 @@ def apply_adapter(
         )
     set_peft_model_state_dict(model, weights)
     return set(config.modules_to_save or ())
-
-
-def _current_name(name: str, renamed: Mapping[str, str]) -> str:
-    """Name a tensor of an adapter as the present layout does."""
-    name = name.removeprefix("base_model.model.")
-    for pattern, replacement in renamed.items():
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 PREFIX = "score."

@@ -86,16 +86,13 @@ def _digest(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreLists:
-    """The lists a weight was estimated on, with scores of readouts that were fitted without them."""
+    """The lists a weight was estimated on, laid end to end: b, and s of readouts fitted without them."""
 
     queries: tuple[Query, ...]
     page_ids: tuple[str, ...]
-    """(members,)."""
     lists: Ragged
     retriever: Floats
-    """(members,): b."""
     readout: Floats
-    """(members,): s, held out."""
     relevance: Floats | None = None
     """(members,): grades that were given in a file, 0 where there is none; None if it is not known which."""
 
@@ -169,7 +166,6 @@ class ReadoutOption:
     relevance: float
     """c_s, on questions that had no say in the choice."""
     note: str
-    """Why no readout could be fitted, empty if one was."""
 
     @property
     def name(self) -> str:
@@ -187,15 +183,12 @@ class Diagnostics:
     lists: int
     """Of the queries, those whose candidates differ in the target: what the readout was fitted on."""
     candidates: int
-    """K: pages per query, at most."""
     pairs: int
-    """Of a query and a candidate that the readout was fitted on."""
     penalties: tuple[float, ...] = ()
     """λ tried, ascending."""
     errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Held-out fold → error on its validation fold at each λ, as a share of the squared targets."""
     chosen: Mapping[str, float] = field(default_factory=dict)
-    """Held-out fold → the λ picked without it."""
     penalty_at_edge: bool = False
     """The deployed λ is the least or greatest tried: a wider range might serve better."""
     agreements: tuple[float, ...] = ()
@@ -203,17 +196,13 @@ class Diagnostics:
     agreement: float = math.nan
     """r: their mean."""
     agreement_interval: tuple[float, float] = (-1.0, 1.0)
-    """95 % interval of r over lists."""
     incumbent: float = 0.5
     """The weight without any evidence: an equal say for the readout and each of the retrievers."""
     reason: str = ""
-    """Why this target and this state were selected."""
     options: tuple[ReadoutOption, ...] = ()
-    """All targets and states that were measured."""
     readout_spread: float = math.nan
     """Mean standard deviation of the readout's scores within a held-out list: servers compare with it."""
     teacher: str = "the backbone itself"
-    """Whose scores the readout reproduces."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,14 +212,11 @@ class Calibration:
     readout: Readout
     weight: WeightEstimate
     retriever: str
-    """Whose scores the weight is for."""
     retriever_identity: str
-    """What another retriever is told from it by."""
     retriever_source: str
     """What to load that retriever by: its name, or the folder of its model."""
     diagnostics: Diagnostics
     target: Target = "margin"
-    """What the readout is fitted to."""
     state: State = "last"
     """Where the readout's states are read; a query has to be run to the same place."""
     target_readout: TargetReadout | None = None

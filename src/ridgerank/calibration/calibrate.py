@@ -67,7 +67,7 @@ from ridgerank.retrievers.load import load_retriever
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_filter import PageSelection
 from ridgerank.store.page_store import PageRow, PageStore, StoredPage, ids_filter
-from ridgerank.store.sidecar import edit_calibrations
+from ridgerank.store.sidecar import open_calibrations
 from ridgerank.store.store_writer import StoreWriter
 from ridgerank.trec import Qrels
 
@@ -92,11 +92,8 @@ class ListOptions(TypedDict, total=False):
     queries: Sequence[Query] | None
     """What a readout is fitted to; by default questions cut from the pages."""
     qrels: Qrels | None
-    """Judgements of these queries."""
     candidates: int
-    """K."""
     query_count: int
-    """How many questions to cut from pages."""
     read_pages: int
     """How many pages to read at full depth, at most, where no teacher is given."""
     documents: Sequence[str | Path]
@@ -146,7 +143,7 @@ def open_workbench(
 ) -> Iterator[Workbench]:
     """Open a store, by default with its own backbone and the retriever of its vectors, else BM25."""
     pages = store if isinstance(store, PageStore) else PageStore.open(str(store))
-    with edit_calibrations(pages.uri) as folder:
+    with open_calibrations(pages.uri, edit=True) as folder:
         if not isinstance(retriever, Retriever):
             retriever = load_retriever(retriever, pages, device=device, dtype=parse_dtype(dtype))
         if not isinstance(backbone, Backbone):
@@ -281,7 +278,7 @@ def make_lists(
                 shared = keep_scored(shared, cache, targets[0])
             columns = {each: np.array(target_column(cache, each, shared), float) for each in targets}
         else:
-            shared = keep_scored(free, scores)
+            shared = keep_scored(free, scores, "teacher")
             columns = {"teacher": np.array(target_column(scores, "teacher", shared), float)}
     found = find_candidates(retriever, [*asked, *made], candidates)
     of_made = {query: found[query] for query in made if query in found}
@@ -415,19 +412,14 @@ def save(
     readout: ReadoutFile | None = None,
     queries_from: str = "",
 ) -> Calibration:
-    """Write the calibration, and its picture if a readout was fitted, beside the store.
-
-    Without a fit the readout is the one of the file.
-    """
-    lineage, common = workbench.shallow.store.lineage, workbench.retriever_fields
-    common |= {"weight": weighed.weight, "lists": weighed.kept}
+    """Write the calibration, of the fit or of the readout file, beside the store, and its picture."""
+    lineage, incumbent = workbench.shallow.store.lineage, workbench.incumbent
+    common = workbench.retriever_fields | {"weight": weighed.weight, "lists": weighed.kept}
     fitted = fits.get(weighed.reading)
     if isinstance(fitted, ReadoutFit):
-        diagnostics = _diagnose(lists, fits, fitted, weighed)
-        diagnostics = replace(diagnostics, queries_from=queries_from, incumbent=workbench.incumbent)
         calibration = Calibration(
             readout=Readout(fitted.vector, fitted.penalty.deployed, lineage),
-            diagnostics=diagnostics,
+            diagnostics=_diagnose(lists, fits, fitted, weighed, queries_from, incumbent),
             target=fitted.target,
             state=fitted.state,
             target_readout=predict_target(fitted) if fitted.target == "margin" else None,
@@ -435,7 +427,7 @@ def save(
         )
     else:
         assert readout is not None  # a reading that was weighed was fitted, or is the file's
-        calibration = replace(readout.over(lineage, queries_from, workbench.incumbent), **common)
+        calibration = replace(readout.over(lineage, queries_from, incumbent), **common)
     path = calibration.save(workbench.folder, name)
     if isinstance(fitted, ReadoutFit):
         plot_calibration(calibration, path.with_suffix(".png"))
@@ -491,12 +483,22 @@ def _describe_questions(lists: CalibrationLists) -> str:
     return f"cut from the pages' text: {', '.join(f'{count} {kind}s' for kind, count in kinds.items())}"
 
 
-def _diagnose(lists: CalibrationLists, fits: Fits, fitted: ReadoutFit, weighed: Weighed) -> Diagnostics:
+def _diagnose(
+    lists: CalibrationLists, fits: Fits, fitted: ReadoutFit, weighed: Weighed, asked: str, incumbent: float
+) -> Diagnostics:
     assert lists.fitted is not None  # a readout was fitted to them
     data, penalty = fitted.data, fitted.penalty
     agreement, interval = mean_interval(fitted.agreements())
+    relevance = {reading: weighed.relevance.get(reading, math.nan) for reading in fits}
+    options = tuple(
+        ReadoutOption(*reading, math.nan, relevance[reading], str(each))
+        if isinstance(each, CalibrationError)
+        else ReadoutOption(*reading, float(each.agreements().mean()), relevance[reading], "")
+        for reading, each in fits.items()
+    )
     return Diagnostics(
-        queries_from="",
+        queries_from=asked,
+        incumbent=incumbent,
         queries=len(lists.fitted.queries),
         lists=len(data.lists),
         candidates=int(lists.fitted.lists.lengths.max()),
@@ -512,16 +514,7 @@ def _diagnose(lists: CalibrationLists, fits: Fits, fitted: ReadoutFit, weighed: 
         agreement=agreement,
         agreement_interval=interval,
         reason=weighed.reason,
-        options=tuple(_describe_option(reading, each, weighed) for reading, each in fits.items()),
+        options=options,
         readout_spread=float(standard_deviations(fitted.held_out_scores, data.lists).mean()),
         teacher=lists.teacher,
     )
-
-
-def _describe_option(
-    reading: Reading, fitted: ReadoutFit | CalibrationError, weighed: Weighed
-) -> ReadoutOption:
-    relevance = weighed.relevance.get(reading, math.nan)
-    if isinstance(fitted, CalibrationError):
-        return ReadoutOption(*reading, math.nan, relevance, str(fitted))
-    return ReadoutOption(*reading, float(fitted.agreements().mean()), relevance, "")

@@ -34,17 +34,13 @@ _MANY_LISTS = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryLists:
-    """Queries with their candidates, laid end to end."""
+    """Queries with their candidates laid end to end: scores b, states h and targets t of (members, …)."""
 
     queries: tuple[Query, ...]
-    """(lists,)."""
     page_ids: tuple[str, ...]
-    """(members,)."""
     lists: Ragged
     retriever: Floats
-    """(members,): b."""
     states: Mapping[State, Floats]
-    """(members, dim) each: h."""
     targets: Mapping[Target, Floats]
     """(members,) each: t; empty if the pages were not read at full depth."""
     relevance: Floats | None
@@ -77,9 +73,7 @@ class CalibrationLists:
     asked: QueryLists | None
     """Queries that were given, over the retriever's own candidates, with relevance if they are judged."""
     documents: Mapping[str, str]
-    """Page id → document."""
     teacher: str = "the backbone itself"
-    """Whose scores the targets are."""
 
     @property
     def judged(self) -> bool:
@@ -96,7 +90,6 @@ class ReadoutFit:
     data: QueryLists
     """The lists it was fitted to: those in which the target varies."""
     vector: Floats
-    """(dim,), fitted on all lists of `data`."""
     penalty: PenaltyChoice
     validation_squares: Mapping[str, float]
     """Held-out fold → the squared targets of its validation folds, with which an error is compared."""
@@ -114,15 +107,13 @@ class ReadoutFit:
 
     def score(self, lists: QueryLists, documents: Mapping[str, str]) -> Floats:
         """(members,): every list by a readout that did not see it; `documents` are by page id."""
-        states, scores = lists.states[self.state], np.empty(lists.lists.members)
-        for query, (start, end) in zip(lists.queries, pairwise(lists.lists.offsets.tolist()), strict=True):
-            fold = self.folds.get(documents.get(query.source, query.query_id), "")
-            scores[start:end] = states[start:end] @ self.fold_vectors.get(fold, self.vector)
-        return scores
+        owners = [documents.get(query.source, query.query_id) for query in lists.queries]
+        folds = [self.folds.get(owner, "") for owner in owners]
+        vectors = {"": self.vector, **self.fold_vectors}
+        return _score_by_fold(lists.states[self.state], lists.lists, folds, vectors)
 
 
 Fits = Mapping[tuple[Target, State], ReadoutFit | CalibrationError]
-"""The readout of every target and state, or why there is none."""
 
 
 def fit(data: QueryLists, documents: Mapping[str, str] | None = None) -> Fits:
@@ -202,11 +193,7 @@ def predict_target(readout_fit: ReadoutFit) -> TargetReadout | None:
 
 
 def _assign_folds(queries: Sequence[Query], documents: Mapping[str, str]) -> tuple[list[str], bool]:
-    """The fold of each list, and if they are few.
-
-    It is its corpus if at least three are named (§B.4), else a part of the documents that questions were made
-    from, else a part of the lists.
-    """
+    """The fold of each list, and if they are few: its corpus (§B.4), or a part of documents or lists."""
     if len(queries) < LEAST_LISTS:
         raise CalibrationError(
             f"the teacher tells the candidates of {len(queries)} queries apart, expected at least "

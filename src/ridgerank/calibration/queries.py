@@ -1,9 +1,4 @@
-"""Questions cut from the text of pages.
-
-Questions are cut from titles, captions, table headers and phrases. The same pages give the same questions.
-Each carries its source, and that is a judgement: the page it was made from answers it. Questions in a page's
-own words flatter a retriever that matches words.
-"""
+"""Questions cut from titles, captions, table headers and phrases of pages; each carries its page."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +7,6 @@ from random import Random
 from ridgerank.records import MAX_QUERY_CHARACTERS, Query
 
 QUERIES = 48
-"""Questions cut from pages."""
 
 _CAPTION = re.compile(
     r"(?:figure|fig\.|table|chart|exhibit|graph)\s*[\dA-Z.-]*\s*[:.–—-]?\s+(\S.*)", re.IGNORECASE
@@ -24,10 +18,7 @@ _PHRASE_WORDS = 7
 
 
 def cut_questions(texts: Mapping[str, str], count: int) -> tuple[Query, ...]:
-    """At most `count` different questions from page texts, by page id; fewer if the pages say too little.
-
-    Pages take turns in the order of their ids, which is as good as random, and so do the kinds of question.
-    """
+    """At most `count` different questions from page texts, by page id; pages and kinds take turns."""
     questions: dict[str, Query] = {}
     kinds = list(_KINDS)
     pages = [page_id for page_id in sorted(texts) if texts[page_id].strip()]

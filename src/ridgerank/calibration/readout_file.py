@@ -30,7 +30,6 @@ from ridgerank.store.probe import ProbeResult, center_scores, compare_scores
 FORMAT = "ridgerank-readout-1"
 SUFFIX = ".ridge"
 HUB_FILE = f"readout{SUFFIX}"
-"""The name of the file in a repository of the hub."""
 _ABOUT = "about"
 _PAGE_SIDE = 336
 
@@ -52,7 +51,6 @@ class Probe:
     """What is asked of a model, and the scores that a readout gave."""
 
     pages: tuple[str | bytes, ...]
-    """Texts, or images as PNG."""
     queries: tuple[str, ...]
     scores: Floats
     """(queries, pages), centred per list."""
@@ -66,10 +64,8 @@ class ReadoutFile:
     """The one it was fitted by, without its lists: readout, target, state, held-out r."""
     probe: Probe
     fitted_on: tuple[str, ...]
-    """What documents."""
     licence: str
     source: str
-    """The weights that were run."""
 
     @classmethod
     def of(

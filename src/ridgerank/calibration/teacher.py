@@ -24,7 +24,6 @@ from ridgerank.store.sidecar import rerender_pages
 from ridgerank.trec import read_run
 
 OWN = "the backbone itself"
-"""Whose scores a readout reproduces if no teacher is named."""
 CandidateLists = Mapping[Query, Sequence[Candidate]]
 _PAIRS_PER_PASS = 32
 """Each query runs beside a copy of its page: this bounds the memory."""
@@ -50,20 +49,19 @@ class TargetCache:
     def __len__(self) -> int:
         return len(self._targets)
 
-    def margin(self, query: str, page_id: str) -> float | None:
-        """The margin of a query over a page, None where it was never computed."""
-        return self.target("margin", query, page_id)
-
     def target(self, target: Target, query: str, page_id: str) -> float | None:
         """One target of a query over a page, None where it was never computed."""
         return self._targets.get((target, digest_query(query), page_id))
 
     def add(self, values: Mapping[str, Mapping[str, float]], *, target: Target = "margin") -> None:
         """Keep values of one target: page id → text of the query → value."""
-        digests = {
-            page: {digest_query(text): v for text, v in by_query.items()} for page, by_query in values.items()
-        }
-        rows = [{"page_id": page_id, f"{target}s": by_query} for page_id, by_query in digests.items()]
+        rows = [
+            {
+                "page_id": page_id,
+                f"{target}s": {digest_query(text): value for text, value in by_query.items()},
+            }
+            for page_id, by_query in values.items()
+        ]
         for row in rows:
             self._add_row(row)
         with say_what_cannot_be_written(self._path), self._path.open("ab") as file:
@@ -106,11 +104,7 @@ def complete_targets(
     documents: Sequence[Path] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Compute and store the targets of each query (by its text) that are missing; a page is encoded once.
-
-    `documents` is where pages are rendered from again; `progress` is called with pages done and to do. A page
-    that cannot be read any more has no targets.
-    """
+    """Compute and store the targets of queries, by their text, that are missing; a page is encoded once."""
     missing: dict[str, list[str]] = {}
     for query, query_candidates in candidates.items():
         for each in query_candidates:
@@ -132,9 +126,9 @@ def complete_targets(
             page_ids, queries, batch = zip(*pairs[start : start + _PAIRS_PER_PASS], strict=True)
             computed = backbone.targets(list(queries), PrefixBatch(list(batch)), targets=tuple(targets))
             for target, column in computed.items():
-                values: dict[str, dict[str, float]] = {}
+                values: dict[str, dict[str, float]] = {page_id: {} for page_id in page_ids}
                 for page_id, query, value in zip(page_ids, queries, column.tolist(), strict=True):
-                    values.setdefault(page_id, {})[query] = value
+                    values[page_id][query] = value
                 cache.add(values, target=target)
         done += len(pages)
         progress(done, len(missing))
@@ -145,7 +139,6 @@ class TeacherScores:
     """Scores of a file, in place of the model's own targets."""
 
     name: str
-    """As the report says it."""
     scores: Mapping[str, Mapping[str, float]]
     """Query id → page id → score."""
 
@@ -164,9 +157,7 @@ def read_teacher(path: Path, store: PageStore) -> TeacherScores:
     """The scores of a TREC run."""
     if not path.is_file():
         raise CalibrationError(f"no file {str(path)!r} for a teacher; expected a TREC run of a reranker")
-    scores: dict[str, dict[str, float]] = {}
-    for query, page, _, score in read_run(path).rows():
-        scores.setdefault(query, {})[page] = score
+    scores = read_run(path).to_dict()
     page_ids = store.lookup_many(page for by_page in scores.values() for page in by_page)
     known = {
         query: {page_ids[page]: score for page, score in by_page.items() if page in page_ids}
@@ -176,7 +167,7 @@ def read_teacher(path: Path, store: PageStore) -> TeacherScores:
 
 
 def keep_scored(
-    lists: CandidateLists, teacher: TeacherScores | TargetCache, target: Target = "teacher"
+    lists: CandidateLists, teacher: TeacherScores | TargetCache, target: Target
 ) -> dict[Query, list[Candidate]]:
     """The candidates a teacher has scored; a query with fewer than two of them is left out."""
     scores = iter(target_column(teacher, target, lists))

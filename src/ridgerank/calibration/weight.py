@@ -136,10 +136,7 @@ def weigh(
     incumbent: float = 0.5,
     keep_paper: bool = False,
 ) -> Weighed:
-    """Choose a reading and decide its weight; `scorers` has the readout of every reading.
-
-    `keep_paper` keeps the paper's reading, the margin at the last position, unless its c_s is within chance.
-    """
+    """Choose a reading, the paper's if `keep_paper` and c_s is beyond chance, and decide its weight."""
     evidence = lists.asked if lists.judged else lists.made
     first = PAPER if PAPER in scorers else next(iter(scorers))
     if evidence is None:
@@ -183,16 +180,12 @@ def _choose_reading(judged: Mapping[Reading, Correlations], kept: Reading | None
 
 
 Grades = Mapping[str, int]
-"""Page id → grade."""
 
 
 def reweigh(
     calibration: Calibration, known: Mapping[str, ScoredPages], judged: Mapping[str, Grades]
 ) -> Calibration:
-    """The calibration with the weight that judgements give, by the text of each query, if they give one.
-
-    `known` has the candidates of judged queries that are not among the calibration's own.
-    """
+    """The calibration at the weight that judgements give; `known` has candidates of other judged queries."""
     if calibration.lists is None:
         raise CalibrationError(
             "this calibration has no lists to estimate a weight from; calibrate once more, then the weight "

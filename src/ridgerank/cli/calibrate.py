@@ -196,10 +196,10 @@ def _estimate_weight_again(
     from ridgerank.calibration.weight import reweigh
     from ridgerank.serving.judging import kept_judgements
     from ridgerank.store.page_store import PageStore
-    from ridgerank.store.sidecar import edit_calibrations
+    from ridgerank.store.sidecar import open_calibrations
 
     start = time.perf_counter()
-    with edit_calibrations(store) as folder, PageStore.open(store) as pages:
+    with open_calibrations(store, edit=True) as folder, PageStore.open(store) as pages:
         before = Calibration.load(folder, name, lineage=pages.lineage)
         grades, known = kept_judgements(store, before)
         in_browser = len(grades)

@@ -405,8 +405,7 @@ def measure_pages(
             return None, None, "as the model is not on this machine and its shape is not known"
         setting = settings.storage(layers=shape.layers, reads_text=shape.reads_text)
         return count_page_bytes(shape, setting), None, "by the model's shape"
-    from ridgerank.indexing.encode import PageEncoder
-    from ridgerank.indexing.names import Listing
+    from ridgerank.indexing.encode import Listing, PageEncoder
 
     model = model or settings.model.load()
     setting = settings.storage(layers=model.geometry.layers, reads_text=model.reads_text)

@@ -47,15 +47,11 @@ _REDUCING_GAP = 2.0
 difference after the final, careful step."""
 
 
-def _silence_libtiff() -> None:
-    """Keep libtiff from writing what it thinks of a file to stderr; errors still reach us through Pillow."""
-    with suppress(OSError, AttributeError, TypeError):  # a Pillow without libtiff, or one that hides it
-        library = ctypes.CDLL(import_module("PIL._imaging").__file__)
-        library.TIFFSetWarningHandler(None)
-        library.TIFFSetErrorHandler(None)
-
-
-_silence_libtiff()
+# libtiff would write what it thinks of a file to stderr; errors still reach us through Pillow.
+with suppress(OSError, AttributeError, TypeError):  # a Pillow without libtiff, or one that hides it
+    _libtiff = ctypes.CDLL(import_module("PIL._imaging").__file__)
+    _libtiff.TIFFSetWarningHandler(None)
+    _libtiff.TIFFSetErrorHandler(None)
 
 
 def count_frames(path: Path) -> int:
@@ -68,7 +64,7 @@ def count_frames(path: Path) -> int:
 
 
 def read_image(path: Path, number: int, *, max_pixels: PixelBudget) -> Image.Image:
-    """Frame `number`, counted from 1, as a page: see `to_page_image`."""
+    """Frame `number`, counted from 1, normalized and within `max_pixels`; it is never enlarged."""
     with path.open("rb") as file, _open_stream(file) as image:
         if number > 1:
             image.seek(number - 1)
@@ -77,22 +73,14 @@ def read_image(path: Path, number: int, *, max_pixels: PixelBudget) -> Image.Ima
             # A JPEG can be decoded at half, a quarter or an eighth of its size: a photo costs half the time.
             columns, rows = fit_within_pixels(*image.size, max_pixels)
             image.draft(None, (int(columns * _REDUCING_GAP), int(rows * _REDUCING_GAP)))
-        return to_page_image(image, max_pixels=max_pixels)
+        return shrink_image(normalize_image(image), max_pixels=max_pixels)
 
 
 def decode_image(data: bytes, *, max_pixels: int | None = None) -> Image.Image:
-    """The first frame of an image file held in memory, at its full size: see `normalize_image`.
-
-    An image of more than `max_pixels`, or than any image may have, is refused before it is decoded.
-    """
+    """The first frame of an image file in memory, normalized; one above `max_pixels` is refused undecoded."""
     with _open_stream(io.BytesIO(data)) as image:
         _require_pixels(image, max_pixels)
         return normalize_image(image)
-
-
-def to_page_image(image: Image.Image, *, max_pixels: PixelBudget) -> Image.Image:
-    """Normalize an image, and shrink it if it has more than `max_pixels` pixels; it is never enlarged."""
-    return shrink_image(normalize_image(image), max_pixels=max_pixels)
 
 
 def normalize_image(image: Image.Image) -> Image.Image:
@@ -110,10 +98,7 @@ def normalize_image(image: Image.Image) -> Image.Image:
 
 
 def shrink_image(image: Image.Image, *, max_pixels: PixelBudget) -> Image.Image:
-    """Make an image smaller if it has more than `max_pixels` pixels.
-
-    For an image processor it is resized as the processor would, which then does not resize it again.
-    """
+    """Make an image of more than `max_pixels` smaller, as the image processor would where there is one."""
     if isinstance(max_pixels, PageSizing):
         fit_within_pixels(*image.size, max_pixels.max_pixels)  # refuses what is too narrow to be read
         reading_size = max_pixels.reading_size(*image.size)
@@ -173,10 +158,7 @@ def _open_stream(file: IO[bytes]) -> Iterator[Image.Image]:
         except Image.DecompressionBombError as error:
             raise DocumentError(f"an image of absurd size ({error}); scale it down") from error
         except Exception as error:  # decoders raise whatever a broken file leads them into
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise DocumentError(
-                f"a broken image ({_error_text(error)}); get a complete copy, or save it again"
+                f"a broken image ({reason}); get a complete copy, or save it again"
             ) from error
-
-
-def _error_text(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

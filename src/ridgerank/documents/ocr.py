@@ -1,8 +1,4 @@
-"""Text of pages without a text layer, recognized in the image by `rapidocr` once and cached; boxes of words.
-
-The wheel of `rapidocr` carries its models, so nothing is fetched. A page counts as without text when its
-layer has fewer than `MIN_ALPHANUMERICS` letters and digits: scans often carry a stamp or a page number.
-"""
+"""Text and boxes of words of pages without a text layer, recognized by `rapidocr` once and cached."""
 
 import hashlib
 from collections.abc import Generator, Iterable, Sequence
@@ -80,10 +76,7 @@ class Recognizer:
 
 
 def recognize_pages(pages: Iterable["ReadItem"], recognizer: Recognizer) -> Generator["ReadItem", None, None]:
-    """Pass pages on; those without a text layer get the text that is recognized in their image.
-
-    A text layer of a few characters stays if the image yields even fewer.
-    """
+    """Pass pages on; one without a text layer gets the text recognized in its image, if that is more."""
     for page in pages:
         if isinstance(page, Page) and has_little_text(page.text):
             text = recognizer.read(page)
@@ -95,11 +88,7 @@ def recognize_pages(pages: Iterable["ReadItem"], recognizer: Recognizer) -> Gene
 
 @lru_cache(maxsize=128)
 def place_words(ref: "PageRef", text: str) -> tuple[BoxedWord, ...]:
-    """The words of a page's text that are recognized on the page, in the order of the text.
-
-    A stored text has no boxes: they are read again from the document, from its text layer or by OCR, as
-    fractions of the page's width and height.
-    """
+    """The words of a stored text that are found on the page again; boxes are fractions of its size."""
     return tuple(match_words(text, _read_words(ref)))
 
 

@@ -92,10 +92,7 @@ class PdfReader:
 
 
 def _open(path: Path) -> pypdfium2.PdfDocument:
-    """Open a document; a `DocumentError` says what is wrong with the file.
-
-    Goes below pypdfium2's own opening, which leaves documents without pages open and cannot name them.
-    """
+    """Open a document below pypdfium2's own opening, which leaves some open and names no cause."""
     with path.open("rb") as file:
         if b"%PDF-" not in file.read(_HEADER_WITHIN):
             raise DocumentError("named as a PDF but not one (no %PDF- at its start); give it its true suffix")

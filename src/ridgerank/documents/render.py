@@ -1,7 +1,4 @@
-"""From files to rendered pages: listing, rendering in worker processes, and what runs in them.
-
-A worker that dies or hangs on a file costs that file and no other.
-"""
+"""Listing files and rendering their pages, in worker processes: a file that kills one costs no other."""
 
 import io
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -11,20 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ridgerank.documents.sources import (
-    MAX_FILE_BYTES,
-    Failure,
-    FileStamp,
-    SkippedFile,
-    SourceFile,
-    describe_os_error,
-    digest_file,
-    file_page_id,
-    find_sources,
-    image_page_id,
-    stamp_file,
-    text_page_id,
-)
+from ridgerank.documents import sources
+from ridgerank.documents.sources import Failure, FileStamp, SkippedFile, SourceFile
 from ridgerank.errors import DocumentError
 from ridgerank.page_sizing import PixelBudget, count_budget
 from ridgerank.processes import map_in_order
@@ -66,7 +51,7 @@ def list_pages(paths: Iterable[str | Path], *, processes: int = 0) -> Generator[
     """List every page under `paths`: files are hashed and their pages counted. 0 processes: in this one."""
     with closing(
         map_in_order(
-            find_sources(paths),
+            sources.find_sources(paths),
             _examiner,
             on_lost=lambda source, fate: [_lost_failure(source, fate)],
             processes=processes,
@@ -79,10 +64,7 @@ def list_pages(paths: Iterable[str | Path], *, processes: int = 0) -> Generator[
 def render_pages(
     listed: Iterable[ListedItem], *, max_pixels: PixelBudget, processes: int = 0
 ) -> Generator[ReadItem, None, None]:
-    """Read listed pages, each image within `max_pixels` pixels; everything else passes through.
-
-    In other processes, a page that crashes its reader, or takes more than `PAGE_SECONDS`, costs only itself.
-    """
+    """Read listed pages within `max_pixels`, in other processes for `PAGE_SECONDS` at most each."""
     return map_in_order(
         listed,
         partial(_renderer, max_pixels),
@@ -93,52 +75,52 @@ def render_pages(
 
 
 def page_from_image(image: "Image", reference: str, *, max_pixels: PixelBudget, text: str = "") -> Page:
-    """Make a page of an image in memory; its id depends on the pixels and the text.
-
-    The id is computed before the image is scaled, so that it does not depend on `max_pixels`.
-    """
+    """Make a page of an image in memory; its id depends on the unscaled pixels and the text."""
     from ridgerank.documents.images import normalize_image, shrink_image
 
     shown = normalize_image(image)
-    return Page(image_page_id(shown, text), reference, shrink_image(shown, max_pixels=max_pixels), text)
+    page_id = sources.image_page_id(shown, text)
+    return Page(page_id, reference, shrink_image(shown, max_pixels=max_pixels), text)
 
 
 def page_from_text(text: str, reference: str) -> Page:
     """Make a page of a text alone, for models that read text: its image is a single white pixel."""
     from PIL import Image
 
-    return Page(text_page_id(text), reference, Image.new("RGB", (1, 1), "white"), text)
+    return Page(sources.text_page_id(text), reference, Image.new("RGB", (1, 1), "white"), text)
 
 
 @contextmanager
 def _examiner() -> Iterator[Callable[[SourceFile | SkippedFile | Failure], Sequence[ListedItem]]]:
-    """A function that lists the pages of a file, preceded by a `Failure` if the file is cut short."""
+    yield _examine
+
+
+def _examine(item: SourceFile | SkippedFile | Failure) -> Sequence[ListedItem]:
+    examined = _attempt(_list_file, item) if isinstance(item, SourceFile) else item
+    return examined if isinstance(examined, list) else [examined]
+
+
+def _list_file(source: SourceFile) -> list[ListedItem]:
+    """The pages of a file, preceded by a `Failure` if it is cut short."""
     from ridgerank.documents.images import count_frames
     from ridgerank.documents.pdf import count_pages, is_truncated
 
-    def examine(source: SourceFile) -> list[ListedItem]:
-        stamp = stamp_file(source.path)
-        size = stamp[0]
-        if size == 0:
-            raise DocumentError("an empty file; get a complete copy")
-        if size > MAX_FILE_BYTES:
-            raise DocumentError(f"{size:,} bytes, more than {MAX_FILE_BYTES:,}; split it")
-        pages = count_pages(source.path) if source.is_pdf else count_frames(source.path)
-        items: list[ListedItem] = []
-        if source.is_pdf and is_truncated(source.path):
-            reason = f"cut short, {pages} pages were recovered, perhaps not whole; get a complete copy"
-            items.append(Failure(source.name, reason, source.path))
-        digest = digest_file(source.path)
-        if stamp_file(source.path) != stamp:
-            raise DocumentError("was written to while it was read; list it again")
-        numbers = range(1, pages + 1)
-        return items + [PageRef(file_page_id(digest, number), source, number, stamp) for number in numbers]
-
-    def examine_or_fail(item: SourceFile | SkippedFile | Failure) -> Sequence[ListedItem]:
-        examined = _attempt(examine, item) if isinstance(item, SourceFile) else item
-        return examined if isinstance(examined, list) else [examined]
-
-    yield examine_or_fail
+    stamp = sources.stamp_file(source.path)
+    size = stamp[0]
+    if size == 0:
+        raise DocumentError("an empty file; get a complete copy")
+    if size > sources.MAX_FILE_BYTES:
+        raise DocumentError(f"{size:,} bytes, more than {sources.MAX_FILE_BYTES:,}; split it")
+    pages = count_pages(source.path) if source.is_pdf else count_frames(source.path)
+    items: list[ListedItem] = []
+    if source.is_pdf and is_truncated(source.path):
+        reason = f"cut short, {pages} pages were recovered, perhaps not whole; get a complete copy"
+        items.append(Failure(source.name, reason, source.path))
+    digest = sources.digest_file(source.path)
+    if sources.stamp_file(source.path) != stamp:
+        raise DocumentError("was written to while it was read; list it again")
+    ids = (sources.file_page_id(digest, number) for number in range(1, pages + 1))
+    return items + [PageRef(page_id, source, number, stamp) for number, page_id in enumerate(ids, start=1)]
 
 
 @contextmanager
@@ -167,14 +149,14 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Result | Failure:
     except DocumentError as error:
         return _failure(item, str(error))
     except OSError as error:
-        return _failure(item, describe_os_error(error))
+        return _failure(item, sources.describe_os_error(error))
     except MemoryError:
         return _failure(item, "larger than the memory; make it smaller, or use fewer processes")
 
 
 def _require_unchanged(ref: PageRef) -> None:
     try:
-        stamp = stamp_file(ref.source.path)
+        stamp = sources.stamp_file(ref.source.path)
     except FileNotFoundError:
         raise DocumentError("gone since it was listed; put it back, or list again") from None
     if stamp != ref.stamp:

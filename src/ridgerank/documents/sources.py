@@ -33,7 +33,6 @@ class Failure:
     reason: str
     """One line: what was found, and what to do about it."""
     path: Path | None = field(default=None, compare=False)
-    """The file, if it is known."""
 
     def __str__(self) -> str:
         return f"{self.reference}: {self.reason}"
@@ -73,11 +72,7 @@ MAX_ASPECT_RATIO = 200
 
 
 def fit_within_pixels(width: float, height: float, max_pixels: int) -> tuple[int, int]:
-    """Find the largest whole size of the shape `width` : `height` with at most `max_pixels` pixels.
-
-    Each side is the exact size rounded down, so at most one row and one column of the budget are lost;
-    a side never falls below 1. A shape without area, infinite or too narrow is a `DocumentError`.
-    """
+    """The largest whole size of this shape within `max_pixels`; no area or a thread is refused."""
     if not (math.isfinite(width) and math.isfinite(height) and width > 0 and height > 0):
         raise DocumentError(f"a page of {width:g} x {height:g}, which has no area; repair or remove it")
     if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
@@ -114,8 +109,7 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
 
     One path: names are relative to it, or the file's own name. Several: names are relative to the folder
     they share, so that `2023/report.pdf` and `2024/report.pdf` stay apart. Hidden entries of a folder are
-    skipped, and so are page stores. A folder reached twice through
-    symbolic links is read once, so loops end.
+    skipped, and so are page stores. A folder reached twice through links is read once, so loops end.
     """
     roots = list(dict.fromkeys(_absolute(Path(path)) for path in paths))
     base = _naming_base(roots)
@@ -128,7 +122,8 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
             levels.pop()
             continue
         explicit = len(levels) == 1
-        name = _display_name(path, base)
+        relative = path.relative_to(base) if path.is_relative_to(base) else path
+        name = escape_name(relative.as_posix() if relative.parts else path.name)
         try:
             status = path.stat()
             entries = _entries(path, status, seen) if stat.S_ISDIR(status.st_mode) else None
@@ -138,7 +133,9 @@ def find_sources(paths: Iterable[str | Path]) -> Iterator[SourceFile | SkippedFi
             is_expected = explicit or path.suffix.lower() in SUFFIXES or not is_link
             yield Failure(name, describe_os_error(error)) if is_expected else SkippedFile(name)
             continue
-        if entries is not None and ((explicit and _lies_in_store(path)) or is_store_folder(path)):
+        if entries is not None and (
+            is_store_folder(path) or (explicit and any(map(is_store_folder, path.parents)))
+        ):
             reason = "a page store, or a part of one; name documents"
             yield Failure(name, reason) if explicit else SkippedFile(name)
         elif entries is not None:
@@ -157,10 +154,6 @@ def is_store_folder(folder: Path) -> bool:
         return any(name.endswith(".manifest") for name in os.listdir(folder / "_versions"))  # noqa: PTH208
     except OSError:
         return False
-
-
-def _lies_in_store(path: Path) -> bool:
-    return any(map(is_store_folder, path.parents))
 
 
 def _entries(folder: Path, status: os.stat_result, seen: set[tuple[int, int]]) -> Iterator[Path]:
@@ -188,11 +181,6 @@ def _describe_unusable(path: Path, mode: int) -> str:
         return "neither a file nor a folder; name a file or a folder"
     expected = " ".join(sorted(SUFFIXES))
     return f"a {path.suffix or 'plain'} file; expected one of {expected}: convert it, or rename it"
-
-
-def _display_name(path: Path, base: Path) -> str:
-    relative: PurePath = path.relative_to(base) if path.is_relative_to(base) else path
-    return escape_name(relative.as_posix() if relative.parts else path.name)
 
 
 def escape_name(name: str) -> str:

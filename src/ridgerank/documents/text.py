@@ -69,10 +69,7 @@ def sort_in_reading_order(boxes: Sequence[TextBox]) -> list[TextBox]:
 
 
 def group_rows(boxes: Sequence[TextBox]) -> list[Row]:
-    """Boxes that stand beside each other: rows from the top down, each row from left to right.
-
-    A box joins the row whose vertical extent it shares by more than half of the smaller height.
-    """
+    """Boxes that share half of the smaller height: rows from the top down, each from left to right."""
     rows: list[Row] = []
     extents: list[tuple[float, float]] = []
     for box in sorted(boxes, key=lambda box: (box.top + box.bottom, box.left)):

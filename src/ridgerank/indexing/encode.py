@@ -3,9 +3,10 @@
 import io
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -18,19 +19,10 @@ from ridgerank.documents.ocr import Recognizer, recognize_pages
 from ridgerank.documents.render import PageRef, render_pages
 from ridgerank.documents.sources import Failure
 from ridgerank.errors import StoreError
-from ridgerank.indexing.names import Listing
 from ridgerank.lineage import Lineage, StorageSetting
 from ridgerank.page_sizing import PixelBudget
 from ridgerank.records import Page
-from ridgerank.store.codec import (
-    choose_group,
-    compress,
-    encode_kept,
-    encode_shared,
-    even_indices,
-    fit_basis,
-    keep_positions,
-)
+from ridgerank.store import codec
 from ridgerank.store.layout import Basis, PackedPrefix, digest_basis
 from ridgerank.store.page_store import PageRow, StoredPage
 from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
@@ -38,7 +30,6 @@ from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
 log = logging.getLogger(__name__)
 
 _SAMPLED_PAGES = 64
-"""Pages that a basis is fitted on."""
 _MUCH_LOST = 0.02
 """A page that loses this share more than twice what sampled pages lose is named."""
 _COMMIT_SECONDS = 15.0
@@ -46,6 +37,37 @@ _COMMIT_BYTES = 128 << 20
 _COMMIT_PAGES = 64
 """Encoded pages are committed when one of these is reached: a kill loses at most this much work."""
 _THUMBNAIL_PIXELS = 320
+
+
+@dataclass(slots=True)
+class Listing:
+    """The pages under the paths, by id, each with all its references."""
+
+    refs: dict[str, PageRef] = field(default_factory=dict)
+    references: dict[str, list[str]] = field(default_factory=dict)
+    documents: dict[Path, list[PageRef]] = field(default_factory=dict)
+    """The pages of each file, copies of others included."""
+    paths: dict[str, Path] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    skipped_files: int = 0
+
+    def number_batches(self, done: frozenset[str], size: int) -> Iterator[tuple[int, PageRef]]:
+        """The pages to encode, each with the number of its batch in the whole list."""
+        for position, (page_id, ref) in enumerate(self.refs.items()):
+            if page_id not in done:
+                yield position // size, ref
+
+    def set_names(self, names: Mapping[Path, Sequence[str]]) -> None:
+        """Give the pages of every file its names, the first of which is the page's source."""
+        self.refs, self.references = {}, {}
+        self.paths = {name: path for path, file_names in names.items() for name in file_names}
+        for path, refs in self.documents.items():
+            first, *aliases = names[path]
+            for ref in refs:
+                named = replace(ref, source=replace(ref.source, name=first))
+                self.refs.setdefault(ref.page_id, named)
+                references = (named.reference, *(f"{alias}#{ref.number}" for alias in aliases))
+                self.references.setdefault(ref.page_id, []).extend(references)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +129,12 @@ class PageEncoder:
     ) -> tuple["PageEncoder", EncodedPages]:
         """An encoder whose basis is fitted on these pages, and the pages, encoded; `lost` were not read."""
         assert self.storage.quality is not None
-        shared = encode_shared(self.backbone, self.storage.exit_layer)
-        read = [
-            (
-                batch,
-                self._embed(batch),
-                [keep_positions(prefix, self.storage.keep, shared.shape[3]) for prefix in self._read(batch)],
-            )
-            for batch in batches
-        ]
+        shared = codec.encode_shared(self.backbone, self.storage.exit_layer)
+        read: list[tuple[Sequence[Page], dict[str, NDArray[np.float16]], list[codec.KeptPositions]]] = []
+        for batch in batches:
+            vectors, prefixes = self._embed(batch), self._read(batch)
+            of_batch = [codec.keep_positions(each, self.storage.keep, shared.shape[3]) for each in prefixes]
+            read.append((batch, vectors, of_batch))
         kept = [page for _, _, of_batch in read for page in of_batch]
         if not kept:
             found = lost[0] if lost else "none was found"
@@ -124,18 +143,18 @@ class PageEncoder:
                 "check the documents, or take the basis of another store"
             )
         rotation = self.backbone.rotation(len(kept[0].rotary))
-        basis = fit_basis(
+        basis = codec.fit_basis(
             kept,
             quality=self.storage.quality,
             rotation=rotation,
             shared=shared,
-            layers_per_group=choose_group(self.backbone.geometry),
+            layers_per_group=codec.choose_group(self.backbone.geometry),
         )
         fitted = self.create(self.backbone, self.embedder, self.storage, basis)
         encoded = EncodedPages()
         for batch, vectors, of_batch in read:
             encoded += EncodedPages(
-                fitted._rows(batch, [encode_kept(page, basis) for page in of_batch], vectors, listing)
+                fitted._rows(batch, [codec.encode_kept(page, basis) for page in of_batch], vectors, listing)
             )
         return fitted, encoded
 
@@ -143,9 +162,12 @@ class PageEncoder:
         """Run one batch of rendered pages through both models; a stored page needs its vectors only."""
         vectors = self._embed(pages)
         new = [page for page in pages if page.page_id not in stored]
-        packed = [compress(prefix, self.storage.keep, self.basis) for prefix in self._read(new)]
-        rows = self._rows(new, packed, vectors, listing)
+        rows = self._rows(new, self.compress(new), vectors, listing)
         return EncodedPages(rows, vectors)
+
+    def compress(self, pages: Sequence[Page]) -> list[PackedPrefix]:
+        """Pages as the store holds them."""
+        return [codec.compress(prefix, self.storage.keep, self.basis) for prefix in self._read(pages)]
 
     def _embed(self, pages: Sequence[Page]) -> dict[str, NDArray[np.float16]]:
         """The retriever's vectors by page id, none without a retriever."""
@@ -166,7 +188,9 @@ class PageEncoder:
         listing: Listing,
     ) -> list[PageRow]:
         """Rows of new pages, which take their vectors with them."""
+        rows = []
         for page, prefix in zip(pages, packed, strict=True):
+            rows.append(PageRow(_stored_page(page, listing, vectors.pop(page.page_id, None)), prefix))
             if self.basis is not None and prefix.lost > _MUCH_LOST + 2 * self.basis.lost:
                 log.warning(
                     "%s is unlike the pages this store was fitted to: %.1f %% of it is lost, of those "
@@ -175,17 +199,14 @@ class PageEncoder:
                     100 * prefix.lost,
                     100 * self.basis.lost,
                 )
-        return [
-            PageRow(_stored_page(page, listing, vectors.pop(page.page_id, None)), prefix)
-            for page, prefix in zip(pages, packed, strict=True)
-        ]
+        return rows
 
 
 def sample_batches(listing: Listing, batch_pages: int) -> list[tuple[int, PageRef]]:
     """Pages to fit a basis on: whole batches, spread evenly over all documents."""
     numbered = list(listing.number_batches(frozenset(), batch_pages))
     batches = -(-len(listing.refs) // batch_pages)
-    chosen = set(even_indices(batches, min(batches, _SAMPLED_PAGES // batch_pages)).tolist())
+    chosen = set(codec.even_indices(batches, min(batches, _SAMPLED_PAGES // batch_pages)).tolist())
     return [(number, ref) for number, ref in numbered if number in chosen]
 
 
@@ -238,7 +259,6 @@ class EncodingDescription:
     batch_pages: int
     """Pages per forward pass. The same on every machine: the last bits of prefixes depend on it."""
     origin: VectorOrigin | None
-    reads_text: bool
     basis: Basis | None
 
 
@@ -249,7 +269,6 @@ def describe_encoding(page_encoder: PageEncoder) -> EncodingDescription:
         backbone.lineage(page_encoder.storage),
         8 if backbone.device.type == "cuda" else 4,
         None if embedder is None else embedder.origin,
-        backbone.reads_text,
         page_encoder.basis,
     )
 

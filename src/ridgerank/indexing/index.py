@@ -10,17 +10,20 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings, remember_place
 from ridgerank.documents.ocr import Recognizer, has_little_text
-from ridgerank.documents.sources import DocumentMetadata, Failure
+from ridgerank.documents.render import PageRef, list_pages
+from ridgerank.documents.sources import DocumentMetadata, Failure, SkippedFile, escape_name
 from ridgerank.errors import BackboneError, LineageMismatch, StoreError
 from ridgerank.indexing.encode import (
     EncodedPages,
     EncodingDescription,
+    Listing,
     PageEncoder,
     describe_encoding,
     group_for_commits,
@@ -28,11 +31,9 @@ from ridgerank.indexing.encode import (
     render_batches,
     sample_batches,
 )
-from ridgerank.indexing.names import Listing, list_documents, name_documents
-from ridgerank.lineage import Keep, Lineage, StoragePreset, StorageSetting
+from ridgerank.lineage import Keep, StoragePreset, StorageSetting
 from ridgerank.processes import usable_cores
 from ridgerank.records import document_name
-from ridgerank.store.codec import compress
 from ridgerank.store.lance_dataset import find_lineage, read_basis
 from ridgerank.store.layout import MODEL_SHAPES, Basis, count_page_bytes
 from ridgerank.store.page_filter import labels_of
@@ -40,14 +41,13 @@ from ridgerank.store.page_store import PageRow, PageStore
 from ridgerank.store.probe import require_same_pages, write_probe
 from ridgerank.store.sidecar import remember_sources, rerender_pages, source_owners
 from ridgerank.store.store_writer import StoreWriter
-from ridgerank.store.vector_columns import PageEmbedder, VectorOrigin
+from ridgerank.store.vector_columns import PageEmbedder
 
 MIN_INDEXED_PAGES = 10_000
 """A store of at least this size gets indices: over page ids and references, to look pages up without listing
 all of them, and over vectors. The vectors of a smaller store are searched exactly, block by block."""
 
 _PENDING_PAGES = 32
-"""Pages that are encoded between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,8 @@ class IndexReport:
     """The result of indexing."""
 
     pages: int
-    """Different pages under the paths."""
     added: int
     skipped: int
-    """Pages the store had already."""
     embedded: int
     """Pages the store had already, that got vectors."""
     without_vectors: tuple[str, ...]
@@ -93,7 +91,6 @@ class IndexReport:
     skipped_files: int
     """Files in folders that are neither PDF nor image."""
     prefix_bytes: int
-    """Bytes of the prefixes added."""
     seconds: float
     failures: tuple[Failure, ...]
     renamed: tuple[str, ...]
@@ -134,18 +131,20 @@ def index_documents(
     """
     lineage = find_lineage(str(store))
     if not isinstance(backbone, Backbone):
-        backbone = _load_backbone(backbone, lineage, str(store))
-    model = lineage or (None if like is None else find_lineage(str(like)))
-    named = (
-        StorageSetting.from_preset(preset, layers=backbone.geometry.layers, reads_text=backbone.reads_text)
-        if model is None
-        else model.storage
-    )
-    storage = StorageSetting(
-        keep or named.keep,
-        named.exit_layer if exit_layer is None else exit_layer,
-        named.quality if quality is None else quality,
-    )
+        if lineage is not None:
+            backbone = ModelSettings.from_lineage(lineage, name=backbone).load()
+        elif backbone is None:
+            raise BackboneError(
+                f"{describe_models(str(store))}\nName one, or pass a loaded one, as backbone."
+            )
+        else:
+            backbone = load_backbone(backbone)
+    if (model := lineage or (None if like is None else find_lineage(str(like)))) is not None:
+        named = model.storage
+    else:
+        layers, reads_text = backbone.geometry.layers, backbone.reads_text
+        named = StorageSetting.from_preset(preset, layers=layers, reads_text=reads_text)
+    storage = named.override(keep=keep, quality=quality, exit_layer=exit_layer)
     basis = find_basis(str(store), None if like is None else str(like), storage)
     page_encoder = PageEncoder.create(backbone, embedder, storage, basis)
     processes = min(8, usable_cores()) if processes is None else processes  # 0 leaves files to this process
@@ -158,18 +157,17 @@ def index_documents(
         numbered = sample_batches(listing, batch_pages)
         batches = render_batches(numbered, lost.append, recognizer, backbone.page_budget, processes)
         page_encoder, sampled = page_encoder.fit(batches, listing, lost)
-    description = describe_encoding(page_encoder)
+
+    def encode(task: IndexTask) -> Iterator[EncodedPages]:
+        numbered = task.listing.number_batches(task.done, batch_pages)
+        for batch in render_batches(numbered, task.failed, recognizer, backbone.page_budget, processes):
+            yield page_encoder.encode(batch, task.listing, task.stored)
+
     report = run_index(
         paths,
         str(store),
-        description,
-        partial(
-            _encode_here,
-            page_encoder=page_encoder,
-            recognizer=recognizer,
-            batch_pages=batch_pages,
-            processes=processes,
-        ),
+        describe_encoding(page_encoder),
+        encode,
         listed=listing,
         sampled=sampled,
         lost=lost,
@@ -186,10 +184,7 @@ def index_documents(
 
 
 def _begin_store(store: str, backbone: Backbone, processes: int | None = None) -> None:
-    """Keep the probe of a store as soon as pages are encoded: a search may begin while it is written.
-
-    With `processes` the store is an older one, which has to read its pages as before if others are added.
-    """
+    """Keep the probe of a store once pages are encoded; with `processes`, check an older store first."""
     with PageStore.open(store) as opened:
         if processes is not None and opened.pending():
             require_same_pages(opened, backbone, processes=processes)
@@ -204,29 +199,20 @@ def encode_pending(
     seconds: float,
     progress: Callable[[int], None],
 ) -> tuple[int, float]:
-    """Encode those of these pages that are stored with their text alone, in this order, until time is over.
-
-    Returns how many were encoded and the seconds it took; `progress` is called with each further number.
-    """
+    """Encode those of these pages that are pending, until time is over: how many, and in what time."""
     start, encoded = time.perf_counter(), 0
-    with (
-        PageStore.open(store) as opened,
-        StoreWriter(store, opened.lineage, opened.basis) as writer,
-    ):
-        pending, storage = opened.pending(), opened.lineage.storage
-        wanted, labels = [page_id for page_id in page_ids if page_id in pending], writer.labels()
+    opened = PageStore.open(store)
+    encoder = PageEncoder(backbone, None, opened.lineage.storage, opened.basis)
+    with StoreWriter(store, opened.lineage, opened.basis) as writer:
+        pending, labels = opened.pending(), writer.labels()
+        wanted = [page_id for page_id in page_ids if page_id in pending]
         for first in range(0, len(wanted), _PENDING_PAGES):
             ids = wanted[first : first + _PENDING_PAGES]
             stored = {page.page_id: page for page in opened.pages(ids)}
             rows: list[PageRow] = []
             for pages in rerender_pages(opened, ids, max_pixels=backbone.page_budget):
-                prefixes = backbone.encode(
-                    [backbone.content(page) for page in pages], exit_layer=storage.exit_layer
-                )
-                packed = [compress(prefix, storage.keep, opened.basis) for prefix in prefixes]
-                rows += [
-                    PageRow(stored[page.page_id], each) for page, each in zip(pages, packed, strict=True)
-                ]
+                packed = zip(pages, encoder.compress(pages), strict=True)
+                rows += [PageRow(stored[page.page_id], prefix) for page, prefix in packed]
             writer.append(rows)
             writer.set_labels({page_id: labels[page_id] for page_id in stored if page_id in labels})
             encoded += len(rows)
@@ -239,9 +225,8 @@ def encode_pending(
 
 def find_basis(store: str, like: str | None, storage: StorageSetting) -> Basis | None:
     """The basis of a store, or of the store it is to be like; None if one has to be fitted."""
-    for uri in (store, like):
-        lineage = None if uri is None else find_lineage(uri)
-        if lineage is not None and uri is not None:
+    for uri in filter(None, (store, like)):
+        if (lineage := find_lineage(uri)) is not None:
             if replace(lineage.storage, basis=None) != replace(storage, basis=None):
                 raise LineageMismatch(
                     f"the page store at {uri} was made with {lineage.storage}, not with {storage}; use the "
@@ -257,12 +242,67 @@ def list_new_documents(
     paths: Iterable[str | Path], progress: ProgressCallback | None, processes: int
 ) -> Listing:
     """The pages under the paths, to sample from; what cannot be read is reported to `progress`."""
+    report = progress or (lambda _: None)
+    return list_documents(paths, lambda failure: report(IndexProgress(failure=failure)), processes=processes)
 
-    def fail(failure: Failure) -> None:
-        if progress is not None:
-            progress(IndexProgress(failure=failure))
 
-    return list_documents(paths, fail, processes=processes)
+def list_documents(
+    paths: Iterable[str | Path], failed: Callable[[Failure], None], *, processes: int
+) -> Listing:
+    """List all pages under the paths; `failed` is called with what could not be read."""
+    listing = Listing()
+    for item in list_pages(paths, processes=min(processes, 2)):  # quick compared with rendering
+        match item:
+            case PageRef():
+                listing.documents.setdefault(item.source.path, []).append(item)
+            case Failure():
+                listing.failures.append(item)
+                failed(item)
+            case SkippedFile():
+                listing.skipped_files += 1
+    listing.set_names({path: [refs[0].source.name] for path, refs in listing.documents.items()})
+    return listing
+
+
+def name_documents(
+    listing: Listing, owners: Mapping[str, str], stored: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Give every file its names, by `owners` of names and `stored` references; a line for each longer one."""
+    page_ids_by_name: dict[str, set[str]] = {}
+    for page_id, references in stored.items():
+        for reference in references:
+            page_ids_by_name.setdefault(document_name(reference), set()).add(page_id)
+    names_of: dict[str, list[str]] = {}
+    for name, owner in owners.items():
+        if name in page_ids_by_name:
+            names_of.setdefault(owner, []).append(name)
+    taken = page_ids_by_name.keys() | {refs[0].source.name for refs in listing.documents.values()}
+    names: dict[Path, list[str]] = {}
+    renamed: list[str] = []
+    for path, refs in listing.documents.items():
+        name, file = refs[0].source.name, os.path.realpath(path)
+        owner = owners.get(name, file)
+        is_free = owner == file or name not in page_ids_by_name
+        if not is_free and page_ids_by_name[name] <= {ref.page_id for ref in refs}:
+            is_free = not Path(owner).exists()  # the file was moved
+        aliases = names_of.get(file, [])
+        if not is_free and not aliases:
+            longer = next(each for each in _longer_names(path, name) if each not in taken)
+            renamed.append(f"{path} is stored as {longer}: the shorter name is that of {owner}")
+            aliases = [longer]
+            taken.add(longer)
+        names[path] = list(dict.fromkeys([name, *aliases] if is_free else aliases))
+    listing.set_names(names)
+    return tuple(renamed)
+
+
+def _longer_names(path: Path, name: str) -> Iterator[str]:
+    """The name with more and more folders in front of it, then numbered."""
+    parts = path.parts
+    for start in range(len(parts) - len(Path(name).parts) - 1, 0, -1):
+        yield escape_name("/".join(parts[start:]))
+    for number in count(2):
+        yield f"{name} ({number})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +315,6 @@ class IndexTask:
     done: frozenset[str]
     """Pages that have all they need."""
     failed: Callable[[Failure], None]
-    """To be called with every page that could not be read."""
 
 
 def run_index(
@@ -313,7 +352,7 @@ def run_index(
         notify(failure)
 
     with StoreWriter(uri, description.lineage, description.basis) as writer:
-        page_ids_without_vectors = frozenset() if origin is None else writer.open_vectors(origin)
+        lacking = frozenset() if origin is None else writer.open_vectors(origin)
         listing = listed or list_documents(paths, notify, processes=processes)
         stored = writer.page_ids() - writer.pending()
         owners = source_owners(uri)
@@ -322,13 +361,13 @@ def run_index(
         renamed = name_documents(listing, owners, writer.references())
         remember_sources(uri, listing.paths)
         skipped = sum(page_id in stored for page_id in listing.refs)
-        done = stored - page_ids_without_vectors
+        done = stored - lacking
         done_before, total = sum(page_id in done for page_id in listing.refs), len(listing.refs)
         notify()
         labels = list_labels(listing, metadata)
         if sampled is not None and sampled.rows:
-            rows = [row for row in sampled.rows if row.page.page_id not in stored]
-            prefix_bytes += writer.append([name_row(row, listing) for row in rows])
+            rows = [name_row(row, listing) for row in sampled.rows if row.page.page_id not in stored]
+            prefix_bytes += writer.append(rows)
             nbytes = prefix_bytes + sampled.vector_bytes
             added, done = len(rows), done | {row.page.page_id for row in rows}
             stored |= done
@@ -355,23 +394,33 @@ def run_index(
             writer.remove(sorted(writer.pending() & listing.refs.keys()))  # they could not be read
         if new:
             writer.reclaim()
-        replaced, pruned = update_references(writer, listing, _unread_names(listing, owners), prune=prune)
+        files = {os.path.realpath(failure.path) for failure in listing.failures if failure.path is not None}
+        unread_names = {failure.reference for failure in listing.failures}
+        unread_names |= {name for name, owner in owners.items() if owner in files}  # those of earlier runs
+        replaced, pruned = update_references(writer, listing, unread_names, prune=prune)
         before, stored = writer.labels(), writer.page_ids()
         now = {page_id: tuple(sorted(each)) for page_id, each in labels.items() if page_id in stored}
         writer.set_labels({page_id: each for page_id, each in now.items() if each != before.get(page_id, ())})
-        without_vectors = references_without_vectors(writer, origin)
+        lacking = frozenset() if origin is None else writer.open_vectors(origin)
+        references = writer.references() if lacking else {}
+        without_vectors = tuple(sorted((*references[page_id], page_id)[0] for page_id in lacking))
         if len(writer.page_ids()) >= MIN_INDEXED_PAGES:
             writer.index_pages()
             if origin is not None and (added or embedded):
                 writer.index_vectors()
+    without_text: list[str] = []
+    if description.lineage.page_text is not None:  # the model reads text
+        with PageStore.open(uri) as store:
+            blank = [page_id for page_id, text in store.texts().items() if has_little_text(text)]
+            without_text = sorted(store.references(blank))
     return IndexReport(
         pages=total,
         added=added,
         skipped=skipped,
         embedded=embedded,
         without_vectors=without_vectors,
-        without_text=references_without_text(uri) if description.reads_text else (),
-        copies=listing.copies,
+        without_text=tuple(without_text),
+        copies=sum(len(names) - 1 for names in listing.references.values()),
         removed=pruned,
         replaced=replaced,
         renamed=renamed,
@@ -384,41 +433,9 @@ def run_index(
 
 def name_row(row: PageRow, listing: Listing) -> PageRow:
     """A row that was made before documents had their names."""
-    page_id = row.page.page_id
-    references, source = tuple(listing.references[page_id]), listing.refs[page_id].source.name
-    return replace(row, page=replace(row.page, references=references, source=source))
-
-
-def _unread_names(listing: Listing, owners: Mapping[str, str]) -> set[str]:
-    """The names of what could not be read, those that a file has from earlier runs included."""
-    files = {os.path.realpath(failure.path) for failure in listing.failures if failure.path is not None}
-    return {failure.reference for failure in listing.failures} | {
-        name for name, owner in owners.items() if owner in files
-    }
-
-
-def _encode_here(
-    task: IndexTask,
-    *,
-    page_encoder: PageEncoder,
-    recognizer: Recognizer | None,
-    batch_pages: int,
-    processes: int,
-) -> Iterator[EncodedPages]:
-    """Encode in this process; only rendering runs in others."""
-    numbered = task.listing.number_batches(task.done, batch_pages)
-    max_pixels = page_encoder.backbone.page_budget
-    for batch in render_batches(numbered, task.failed, recognizer, max_pixels, processes):
-        yield page_encoder.encode(batch, task.listing, task.stored)
-
-
-def _load_backbone(name: str | None, lineage: Lineage | None, store: str) -> Backbone:
-    """The model of this name, reading pages as the store's own; without a name, the store's own."""
-    if lineage is not None:
-        return ModelSettings.from_lineage(lineage, name=name).load()
-    if name is None:
-        raise BackboneError(f"{describe_models(store)}\nName one, or pass a loaded one, as backbone.")
-    return load_backbone(name)
+    ref = listing.refs[row.page.page_id]
+    references = tuple(listing.references[ref.page_id])
+    return replace(row, page=replace(row.page, references=references, source=ref.source.name))
 
 
 MODEL_CHOICES = {
@@ -426,7 +443,6 @@ MODEL_CHOICES = {
     "Qwen/Qwen2.5-VL-3B-Instruct": ("qwen2.5-vl-3b", "looks at page images, 7.6 GB of weights"),
     "Qwen/Qwen2.5-VL-7B-Instruct": ("qwen2.5-vl-7b", "looks at page images, 16.6 GB of weights"),
 }
-"""Models to begin with: the name of their shape, and what they read."""
 
 
 def describe_models(store: str) -> str:
@@ -437,22 +453,6 @@ def describe_models(store: str) -> str:
         setting = StorageSetting.from_preset("small", layers=shape.layers, reads_text=shape.reads_text)
         lines.append(f"  {name:36} {reads}: about {count_page_bytes(shape, setting) / 1e6:.2f} MB a page")
     return "\n".join(lines)
-
-
-def references_without_vectors(writer: StoreWriter, origin: VectorOrigin | None) -> tuple[str, ...]:
-    """References of the stored pages that have no vectors of this retriever."""
-    if origin is None:
-        return ()
-    lacking = writer.open_vectors(origin)
-    references = writer.references() if lacking else {}
-    return tuple(sorted((*references[page_id], page_id)[0] for page_id in lacking))
-
-
-def references_without_text(uri: str) -> tuple[str, ...]:
-    """References of the stored pages that have next to no text, those of earlier runs included."""
-    with PageStore.open(uri) as store:
-        blank = [page_id for page_id, text in store.texts().items() if has_little_text(text)]
-        return tuple(sorted(store.reference(page_id) for page_id in blank))
 
 
 def list_labels(listing: Listing, metadata: DocumentMetadata) -> dict[str, set[str]]:

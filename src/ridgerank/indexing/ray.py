@@ -1,10 +1,8 @@
 """Documents into a store by way of Ray Data: workers encode pages, this process commits them.
 
-Listing, references and commits are those of one machine (`index.py`), and so are the page encoder and the
-batches, in the order of the list: the bytes are those of a local run, and an interrupted run can be continued
-with Ray or without.
-
-Workers have the environment of their machine: credentials of an object store come from there, as here.
+Listing, encoder, batches and commits are those of one machine (`index.py`): so are the bytes, and an
+interrupted run can be continued with Ray or without. Workers have the environment of their machine, with
+credentials of an object store.
 """
 
 import logging
@@ -27,29 +25,21 @@ from ridgerank.documents.render import PageRef
 from ridgerank.documents.sources import Failure
 from ridgerank.errors import BackboneError, ClusterError
 from ridgerank.extras import require_packages
+from ridgerank.indexing import index
 from ridgerank.indexing.encode import (
     EncodedPages,
     EncodingDescription,
+    Listing,
     PageEncoder,
     describe_encoding,
     render_batches,
     sample_batches,
 )
-from ridgerank.indexing.index import (
-    IndexReport,
-    IndexTask,
-    ProgressCallback,
-    find_basis,
-    list_new_documents,
-    run_index,
-)
-from ridgerank.indexing.names import Listing
 from ridgerank.lineage import StorageChoice
 from ridgerank.store.lance_dataset import open_dataset
 from ridgerank.store.layout import Basis
 
 LOCAL = "local"
-"""The address of a new cluster of this machine alone."""
 _TASK_PAGES = 64
 """Pages per task: a lost worker loses at most this much work."""
 _MAX_BLOCKS = 4096
@@ -65,7 +55,6 @@ class ClusterWorkers:
 
     count: int
     resources: dict[str, float]
-    """Of one worker, as keyword arguments of Ray."""
 
 
 @contextmanager
@@ -120,10 +109,9 @@ class EncodingPlan:
     retriever: str | None = None
     ocr: bool = False
     like: str | None = None
-    """The store whose basis a new one takes."""
 
-    def load(self, basis: Basis | None = None) -> PageEncoder:
-        """Load the models."""
+    def load(self, basis: Basis | None = None, *, uri: str | None = None) -> PageEncoder:
+        """Load the models; the basis is the one given, or that of the store at `uri` if there is one."""
         backbone = self.model.load()
         storage = self.storage(layers=backbone.geometry.layers, reads_text=backbone.reads_text)
         embedder = None
@@ -132,6 +120,8 @@ class EncodingPlan:
 
             dtype = parse_dtype(self.model.dtype)
             embedder = load_encoder(self.retriever, device=self.model.device, dtype=dtype)
+        if uri is not None:
+            basis = index.find_basis(uri, self.like, storage)
         return PageEncoder.create(backbone, embedder, storage, basis)
 
 
@@ -139,10 +129,7 @@ def describe_plan(
     plan: EncodingPlan, uri: str, listing: Listing | None
 ) -> tuple[EncodingDescription, EncodedPages]:
     """Describe a plan's models, and fit the basis of a new store; runs on a worker, which has the models."""
-    encoder = plan.load()
-    encoder = PageEncoder.create(
-        encoder.backbone, encoder.embedder, encoder.storage, find_basis(uri, plan.like, encoder.storage)
-    )
+    encoder = plan.load(uri=uri)
     sampled = EncodedPages()
     if encoder.needs_basis and listing is not None:
         numbered = sample_batches(listing, describe_encoding(encoder).batch_pages)
@@ -160,19 +147,16 @@ def index_on_ray(
     *,
     ray: Any,  # noqa: ANN401 (Ray's module)
     workers: ClusterWorkers,
-    progress: ProgressCallback | None = None,
+    progress: index.ProgressCallback | None = None,
     prune: bool = False,
-) -> IndexReport:
-    """Bring every page under `paths` into the store at `uri`; every machine has to see both.
-
-    The report, and the rows of the store, are those of `index_documents`.
-    """
+) -> index.IndexReport:
+    """Like `index_documents`, with the same rows and report; every machine has to see paths and store."""
     paths = list(paths)
     new = open_dataset(uri) is None and plan.like is None
-    listing = list_new_documents(paths, progress, 1) if new else None
+    listing = index.list_new_documents(paths, progress, 1) if new else None
     describe = ray.remote(**workers.resources)(describe_plan)
     description, sampled = ray.get(describe.remote(plan, uri, listing))
-    return run_index(
+    return index.run_index(
         paths,
         uri,
         description,
@@ -196,7 +180,7 @@ class PageTask:
 
 
 def _encode_on_ray(
-    task: IndexTask, *, plan: EncodingPlan, description: EncodingDescription, workers: ClusterWorkers
+    task: index.IndexTask, *, plan: EncodingPlan, description: EncodingDescription, workers: ClusterWorkers
 ) -> Iterator[EncodedPages]:
     """What workers make of the tasks, in order; Ray repeats what a lost worker had."""
     tasks = list(_page_tasks(task, description.batch_pages))
@@ -232,7 +216,7 @@ def _encode_on_ray(
         ) from error
 
 
-def _page_tasks(task: IndexTask, batch_pages: int) -> Iterator[PageTask]:
+def _page_tasks(task: index.IndexTask, batch_pages: int) -> Iterator[PageTask]:
     numbered = task.listing.number_batches(task.done, batch_pages)
     batches_per_task = max(1, _TASK_PAGES // batch_pages)
     for _, pages in groupby(numbered, key=lambda page: page[0] // batches_per_task):

@@ -139,9 +139,7 @@ class UnstoredPages:
         self._backbone = backbone
         self._lineage = lineage
         self._basis = basis
-        self._held: ByteLRU[str, PackedPrefix] = ByteLRU(
-            capacity_bytes, count_bytes=lambda prefix: prefix.nbytes
-        )
+        self._held: ByteLRU[str, PackedPrefix] = ByteLRU(capacity_bytes)
 
     def encode_pending(self, store: PageStore, page_ids: Sequence[str]) -> dict[str, PackedPrefix]:
         """Those of these pages that are stored without a prefix, from their documents; a blank one is blank.

@@ -19,7 +19,6 @@ from ridgerank.store.probe import require_model
 PageKey: TypeAlias = tuple[str, int, str | None]
 """Page, checksum and basis: what a prefix in memory depends on, whichever store it was read from."""
 QueryPages: TypeAlias = tuple[str, Sequence[str]]
-"""A query and the ids of the pages it runs over."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,25 +28,18 @@ class ShallowStates:
     states: Tensor
     """(pages, width), float32: the raw state of each page, read at the position asked for (eq. 5)."""
     reading_ms: float
-    """Time spent reading prefixes."""
     compute_ms: float
 
 
 class ShallowPass:
-    """One model over one store, for any number of threads; a context manager that closes the store.
-
-    With `cache_bytes` pages stay in memory, the least recently used leaving first. With 0
-    they are read at every request.
-    """
+    """One model over one store, for any number of threads; pages are cached, if `cache_bytes` is not 0."""
 
     def __init__(self, backbone: Backbone, store: PageStore, *, cache_bytes: int = 1 << 30) -> None:
         require_model(store, backbone)
         remember_place(store.lineage, backbone.name)
         self.backbone = backbone
         self.store = store
-        self._cache: ByteLRU[PageKey, PackedPrefix] | None = None
-        if cache_bytes:
-            self._cache = ByteLRU(cache_bytes, count_bytes=lambda prefix: prefix.nbytes)
+        self._cache: ByteLRU[PageKey, PackedPrefix] | None = ByteLRU(cache_bytes) if cache_bytes else None
 
     def over(self, store: PageStore) -> Self:
         """The same model and the same cache over another store, or over a later version of this one."""
@@ -65,10 +57,7 @@ class ShallowPass:
         state: State = "last",
         unstored: Mapping[str, PackedPrefix] | None = None,
     ) -> ShallowStates:
-        """Run a query over pages, in the order given; a page given twice is computed twice.
-
-        Pages that are in no store come with their prefix, by page id, in `unstored`.
-        """
+        """Run a query over pages, in the order given; pages in no store have their prefix in `unstored`."""
         return self.run_lists([(query, page_ids)], state=state, unstored=unstored)
 
     def run_lists(
@@ -78,10 +67,7 @@ class ShallowPass:
         state: State = "last",
         unstored: Mapping[str, PackedPrefix] | None = None,
     ) -> ShallowStates:
-        """Run several queries, each over its own pages, in one pass: the states of all, in the order given.
-
-        Queries of equal suffix length and lists of equal longest page give what each gives alone.
-        """
+        """Run several queries, each over its own pages, in one pass; states come in the order given."""
         if not lists or any(not page_ids for _, page_ids in lists):
             raise StoreError("no pages to run the query over; expected at least one")
         start = self.backbone.clock()
@@ -99,8 +85,9 @@ class ShallowPass:
 
     def attend(self, query: str, page_id: str, *, state: State = "last") -> tuple[Tensor, PackedPrefix]:
         """What the query's last position, or the mean of its own, attends to on one page, as stored."""
-        [page] = self._read_packed([page_id])
-        return self.backbone.attention(query, self._batch([page]), state=state), page
+        packed = self._read_packed([page_id])
+        pages = StoredPrefixes(packed, device=self.backbone.device)
+        return self.backbone.attention(query, pages, state=state), packed[0]
 
     def cache_counts(self) -> CacheCounts:
         """Hits, misses and size of the cache; all zeros where there is none."""
@@ -109,9 +96,8 @@ class ShallowPass:
     def _read(self, page_ids: Sequence[str], unstored: Mapping[str, PackedPrefix]) -> StoredPrefixes:
         stored = list(dict.fromkeys(page_id for page_id in page_ids if page_id not in unstored))
         packed = dict(zip(stored, self._read_packed(stored), strict=True)) if stored else {}
-        return self._batch(
-            [unstored[page_id] if page_id in unstored else packed[page_id] for page_id in page_ids]
-        )
+        pages = [unstored[page_id] if page_id in unstored else packed[page_id] for page_id in page_ids]
+        return StoredPrefixes(pages, device=self.backbone.device)
 
     def _read_packed(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
         if self._cache is None:
@@ -125,12 +111,3 @@ class ShallowPass:
             self._cache.put(key, page)
             held[key] = page
         return [page for page in map(held.get, keys) if page is not None]
-
-    def _batch(self, pages: Sequence[PackedPrefix]) -> StoredPrefixes:
-        return StoredPrefixes(pages, device=self.backbone.device)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.store.close()

@@ -62,11 +62,7 @@ def quantize(x: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
 def kept_positions(
     keep: Keep, visual: NDArray[np.bool_], value_norms: NDArray[np.floating[Any]]
 ) -> NDArray[np.int32]:
-    """All positions to store, in order: every position that is not visual, and the rule's choice.
-
-    `visual` is (positions,): which positions of the prefix hold the page. `value_norms` is (visual
-    positions,): the norm of each value vector, averaged over layers and heads.
-    """
+    """All positions to store: those that are not `visual`, and the rule's choice of the others."""
     on_page = np.flatnonzero(visual)
     count = keep.count(on_page.size)
     if keep.rule == "stride":
@@ -89,9 +85,7 @@ class KeptPositions(NamedTuple):
     keys: Tensor
     """(layers, kv_heads, positions, head_dim), rotated."""
     values: Tensor
-    """As `keys`."""
     rotary: Tensor
-    """(axes, positions)."""
     positions: NDArray[np.int32]
     """Which of the whole prefix these are."""
     page: Prefix
@@ -142,7 +136,7 @@ def encode_shared(backbone: Backbone, exit_layer: int) -> NDArray[np.float32]:
     """Keys and values of the positions before the page: (2, layers, kv_heads, positions, head_dim)."""
     blank = "blank" if backbone.reads_text else Image.new("RGB", (_BLANK_SIDE, _BLANK_SIDE), "white")
     [prefix] = backbone.encode([blank], exit_layer=exit_layer)
-    count = backbone.tokens.count_before_page()
+    count = len(backbone.tokens.around_text()[0])
     shared = torch.stack([prefix.keys, prefix.values])[:, :, :, :count].float().cpu().contiguous()
     return shared.numpy()
 
@@ -152,10 +146,7 @@ _BLANK_SIDE = 112
 
 
 def choose_group(geometry: Geometry) -> int:
-    """How many layers share a transform: more make pages smaller, and each product as many times larger.
-
-    Where key-value heads are few the products are small beside those of the pass.
-    """
+    """How many layers share a transform: more make pages smaller, and each product larger."""
     return 4 if 2 * geometry.kv_heads * geometry.head_dim <= geometry.width else 2
 
 
@@ -204,10 +195,7 @@ def fit_basis(
 
 
 def _fit_group(block: Tensor, end: Tensor, step: float) -> LayerGroup:
-    """Mean, eigenvectors and steps of (positions, channels); coefficients that are never coded are cut.
-
-    `end` is what positions after the page differ from their mean.
-    """
+    """Mean, eigenvectors and steps of (positions, channels); `end` are positions after the page."""
     count, channels = block.shape
     mean = block.mean(dim=0)
     centered = block - mean

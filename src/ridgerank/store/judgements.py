@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -46,7 +45,6 @@ class Judgement:
     """2 relevant, 1 partly, 0 not; None takes back what the same person said before."""
     judge: str
     time: str = ""
-    """When, in UTC; filled in when it is kept."""
 
     @classmethod
     def parse(cls, row: Mapping[str, Any]) -> Self:
@@ -120,10 +118,12 @@ class Judgements:
         """Query text → page id → grade; where people differ, the median, the lower one of two."""
         return merge_grades(self.read())
 
-    def check(self, skipped: Skipped) -> None:
-        """Read every line; `skipped` is told of those that cannot be read."""
+    def check(self) -> list[tuple[Path, int, Exception]]:
+        """The lines that cannot be read: file, number, and why."""
+        odd: list[tuple[Path, int, Exception]] = []
         for name, parse in ((RECORD, Judgement.parse), (LISTS, _parse_list)):
-            deque(_read_lines(self.folder / name, parse, skipped), maxlen=0)
+            list(_read_lines(self.folder / name, parse, lambda *line: odd.append(line)))
+        return odd
 
     def _write_qrels(self) -> None:
         judgements = self.read()

@@ -1,7 +1,4 @@
-"""The Lance dataset of a page store: its schema, opening it, and Lance's errors as `StoreError`.
-
-Also small files beside a dataset.
-"""
+"""The Lance dataset of a page store and the files beside it; Lance's errors become `StoreError`."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -23,7 +20,6 @@ from ridgerank.store import layout
 from ridgerank.store.layout import Basis
 
 _BASES: WeakValueDictionary[str, Basis] = WeakValueDictionary()
-"""Bases in use, by their digests."""
 _INDEX_CACHE_BYTES = 512 << 20
 _METADATA_CACHE_BYTES = 128 << 20
 """What Lance may keep of a store in memory; its defaults are gigabytes."""
@@ -157,10 +153,7 @@ class RemoteFolder:
 
 
 def read_basis(uri: str, lineage: Lineage) -> Basis | None:
-    """The basis of a store, None for int8 pages; a file that is missing or has another digest is refused.
-
-    Stores of one basis, and versions of one store, share it.
-    """
+    """The basis of a store, shared with others that have it; None for int8 pages."""
     if lineage.storage.basis is None:
         return None
     if (basis := _BASES.get(lineage.storage.basis)) is not None:

@@ -25,7 +25,6 @@ from ridgerank.errors import ArtifactError, BackboneError, StoreError
 from ridgerank.lineage import StorageSetting
 
 FORMAT = 1
-"""The number of this format."""
 
 FORMAT_KEY = "ridgerank:format"
 LINEAGE_KEY = "ridgerank:lineage"
@@ -53,10 +52,10 @@ COLUMNS = (
 LABELS = "labels"
 """A further column, absent until there is metadata: what is said of a page's documents, as `key=value`."""
 
-CALIBRATIONS, JUDGEMENTS, EMBEDDINGS = "calibrations", "judgements", "embeddings"
+FOLDERS = CALIBRATIONS, JUDGEMENTS, EMBEDDINGS = "calibrations", "judgements", "embeddings"
 """Folders beside the dataset: fitted readouts; what people said of pages in the browser; the pages' text
 embeddings, which may be removed at any time."""
-SOURCES, BASIS, PROBE = "_sources.json", "_basis.safetensors", "_probe.safetensors"
+FILES = SOURCES, BASIS, PROBE = "_sources.json", "_basis.safetensors", "_probe.safetensors"
 """Files beside the dataset: where documents were found; the basis of pages that are not int8; what the model
 that made the store said of a few pages."""
 
@@ -66,9 +65,7 @@ LANCE_FILE_VERSION = "2.1"
 CHECKSUM_BYTES = 16
 
 Bytes: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
-"""The types a block may have."""
 ArrayType: TypeAlias = tuple[str, tuple[int, ...]]
-"""A type, as numpy spells it, and a shape."""
 
 _MAGIC = b"RRPREFIX"
 _HEADER = struct.Struct("<8s12IfI")
@@ -90,7 +87,6 @@ class LayerGroup:
     steps: NDArray[np.float32]
     """(rank,): what one code is worth."""
     tail_steps: NDArray[np.float32]
-    """(rank,): the same after the page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -190,7 +186,6 @@ class PackedPrefix:
     grid: tuple[int, int]
     """Rows and columns of the page's visual positions before any was dropped."""
     basis: Basis | None = None
-    """None if the page is int8."""
     lost: float = 0.0
     """The share of the page's squares that the basis cuts."""
 
@@ -201,12 +196,8 @@ class PackedPrefix:
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        """Which cells of the grid, in raster order, the kept visual positions are.
-
-        Every position that is not visual is kept, so a position less the number of those before it
-        is its cell.
-        """
-        not_visual = np.cumsum(~self.visual) + self.shared_count
+        """Cells of the grid, in raster order, that the kept visual positions are."""
+        not_visual = np.cumsum(~self.visual) + self.shared_count  # they are all kept
         return (self.positions.astype(np.int64) - not_visual)[self.visual]
 
     @property
@@ -267,10 +258,7 @@ def pack(prefix: PackedPrefix) -> NDArray[np.uint8]:
 
 
 def unpack(block: Bytes, *, basis: Basis | None = None) -> PackedPrefix:
-    """The prefix in a block of a store with this basis; arrays are views on memory of their own.
-
-    The caller has compared the block with its checksum.
-    """
+    """The prefix in a block whose checksum was compared; arrays are views on memory of their own."""
     view = block.data if isinstance(block, np.ndarray) else memoryview(block)
     try:
         return _parse(bytes(view[: _HEADER.size]), view[_HEADER.size :], basis)

@@ -50,14 +50,8 @@ def find_damage(uri: str) -> Iterator[Damage]:
                 read()
             except StoreError as error:
                 yield Damage(name, None, str(error))
-        lines: list[Damage] = []
-        if lance_dataset.local_root(uri) is not None:
-            Judgements(uri).check(
-                lambda path, number, error: lines.append(
-                    Damage(f"{layout.JUDGEMENTS}/{path.name}, line {number}", None, str(error))
-                )
-            )
-        yield from lines
+        for path, number, reason in Judgements(uri).check() if lance_dataset.local_root(uri) else ():
+            yield Damage(f"{layout.JUDGEMENTS}/{path.name}, line {number}", None, str(reason))
         for fragment in store.fragments():
             try:
                 with lance_dataset.wrap_errors("reading the rows"):
@@ -109,11 +103,9 @@ class StoredDocument:
     """A document by its name; one content under two names is stored once and counts under both."""
 
     name: str
-    """Empty for pages without any name, which stores of older releases may hold."""
     pages: int
     prefix_bytes: int
     path: str | None
-    """Where it was indexed from, None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +113,6 @@ class RemovalReport:
     """What removing documents has done."""
 
     removed: int
-    """Pages that are gone."""
     kept: int
     """Pages that another document has, too."""
 

@@ -1,18 +1,13 @@
-"""Some pages of a store: by the names of their documents, and by what `metadata.jsonl` says of these.
-
-A filter becomes one condition that Lance evaluates. Metadata is stored as labels such as `year=2019`. This
-module knows no dataset.
-"""
+"""Some pages of a store, by document and by metadata, as one condition that Lance evaluates."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from ridgerank.errors import StoreError
 from ridgerank.store import layout
-
-_REGEX_SIGNS = frozenset(r"\.+*?()|[]{}^$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +76,7 @@ def labels_of(key: str, value: object, *, of: str = "") -> list[str]:
 
 def _glob_regex(glob: str) -> str:
     """A glob in the regular expressions of Lance: `*` is anything, `?` one character."""
-    signs = {"*": "[^\n]*", "?": "[^\n]"}
-    body = "".join(
-        signs.get(character) or (f"\\{character}" if character in _REGEX_SIGNS else character)
-        for character in glob
-    )
+    body = re.escape(glob).replace(r"\*", "[^\n]*").replace(r"\?", "[^\n]")
     return body if "/" in glob else f"([^\n]*/)?{body}"
 
 

@@ -1,16 +1,17 @@
 """Reading a store: pages by id or name, and the prefixes of many pages at once.
 
 The catalog leads from a page id or name to an entry, which says where the prefix lies. A small store is
-listed whole, on first use. A large store has Lance indices over page ids and names
-(`StoreWriter.index_pages`): there single pages are looked up and the last ones cached, so that neither memory
-nor the time to open grows with the store.
+listed whole, on first use. In a large one Lance's indices (`StoreWriter.index_pages`) find single pages, so
+that neither memory nor the time to open grows with it.
 """
 
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, NamedTuple, Self, TypeVar
@@ -35,6 +36,7 @@ CACHED_ENTRIES = 65_536
 """Entries of a large store kept in memory, the most recently used: some 40 MB."""
 _IDS_PER_FILTER = 1000
 _INDEXED_COLUMNS = (layout.PAGE_ID, layout.REFERENCES)
+_PAGE_ID = re.compile("[0-9a-f]{64}")
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -54,7 +56,9 @@ class CacheCounts:
 class ByteLRU(Generic[Key, Value]):
     """A mapping of bounded size; safe for any number of threads."""
 
-    def __init__(self, capacity_bytes: int, *, count_bytes: Callable[[Value], int]) -> None:
+    def __init__(
+        self, capacity_bytes: int, *, count_bytes: Callable[[Value], int] = attrgetter("nbytes")
+    ) -> None:
         if capacity_bytes < 0:
             raise RidgeRankError(f"cache size must be 0 bytes or more, not {capacity_bytes}")
         self._capacity_bytes = capacity_bytes
@@ -99,11 +103,9 @@ class CatalogEntry(NamedTuple):
     page_id: str
     references: tuple[str, ...]
     positions: int
-    """How many positions its prefix holds."""
     nbytes: int
     """Bytes of its prefix; 0 if it has none yet."""
     checksum: int
-    """Of its prefix."""
     address: int
     """Lance's address of the row, in this version of the store."""
 
@@ -194,16 +196,11 @@ class IndexedCatalog(Catalog):
     def _find(self, page_ids: Sequence[str]) -> dict[str, CatalogEntry]:
         cached = {page_id: self._cache.get(page_id) for page_id in page_ids}
         entries = {page_id: entry for page_id, entry in cached.items() if entry is not None}
-        for batch in _batches([name for name in cached if name not in entries and _is_id(name)]):
+        for batch in _batches([name for name in cached if name not in entries and _PAGE_ID.fullmatch(name)]):
             for entry in self._select(ids_filter(batch)):
                 entries[entry.page_id] = entry
                 self._cache.put(entry.page_id, entry)
         return entries
-
-
-def open_catalog(dataset: Any, uri: str) -> Catalog:  # noqa: ANN401 (Lance is untyped)
-    """An `IndexedCatalog` if the pages are indexed, else one that lists them."""
-    return IndexedCatalog(dataset, uri) if has_page_index(dataset) else Catalog(dataset, uri)
 
 
 def has_page_index(dataset: Any) -> bool:  # noqa: ANN401
@@ -221,11 +218,6 @@ _ENTRY_COLUMNS = [
 ]
 
 
-def _is_id(name: str) -> bool:
-    """Whether a name may be a page id: a 256-bit digest in hex."""
-    return len(name) == 64 and all(character in "0123456789abcdef" for character in name)
-
-
 def ids_filter(page_ids: Sequence[str]) -> str:
     """Pages as a condition in Lance's SQL."""
     return f"{layout.PAGE_ID} IN ({_quoted(page_ids)})"
@@ -241,11 +233,9 @@ def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 _LABELLED_PAGES = 1000
-"""Pages that are looked at for examples of labels."""
 
 
 _PAGE_COLUMNS = [layout.PAGE_ID, layout.REFERENCES, layout.SOURCE, layout.TEXT, layout.THUMBNAIL]
-"""The columns of a `StoredPage`, vectors apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +246,6 @@ class StoredPage:
     references: tuple[str, ...]
     """Every name of this content: `report.pdf#3`, and `copy.pdf#3` where the same page occurs twice."""
     source: str
-    """Name of the file the page came from."""
     text: str
     thumbnail: bytes
     """A small encoded image, empty where there is none."""
@@ -284,7 +273,6 @@ class StoreInfo:
     """Mean bytes of a prefix in memory, 0 in an empty store."""
     fragments: int
     retriever: VectorOrigin | None
-    """Whose vectors are stored, if any."""
     lineage: Lineage
 
     @property
@@ -294,16 +282,13 @@ class StoreInfo:
 
 
 class PageStore:
-    """One version of a store, open for reading by any number of threads; a context manager.
-
-    Pages added after it was opened are seen after opening it again.
-    """
+    """One version of a store, open for reading by any number of threads; a context manager."""
 
     def __init__(self, dataset: Any, uri: str, lineage: Lineage) -> None:  # noqa: ANN401
         self.uri = uri
         self.lineage = lineage
         self._dataset = dataset
-        self.catalog = open_catalog(dataset, uri)
+        self.catalog: Catalog = (IndexedCatalog if has_page_index(dataset) else Catalog)(dataset, uri)
         self.unreadable: dict[str, str] = {}
         """Pages that were found to be damaged or not encoded yet, and why the model cannot score them."""
 
@@ -318,21 +303,19 @@ class PageStore:
 
     def info(self) -> StoreInfo:
         """Count pages and bytes; return them with the lineage."""
+        pages, nbytes = len(self), sum(self._column(layout.PREFIX_BYTES))
+        cached = nbytes / max(1, pages)
+        if self.basis is not None and pages:
+            position_bytes = self.basis.rank + 4 * len(self.basis.frequencies)
+            cached = float(np.mean(self._column(layout.POSITIONS))) * position_bytes
         return StoreInfo(
             uri=self.uri,
-            pages=len(self),
-            prefix_bytes=self.prefix_nbytes(),
-            cached_bytes_per_page=self._cached_bytes(),
+            pages=pages,
+            prefix_bytes=nbytes,
+            cached_bytes_per_page=cached,
             fragments=len(self.fragments()),
             retriever=read_vector_origin(self._dataset),
             lineage=self.lineage,
-        )
-
-    def _cached_bytes(self) -> float:
-        if self.basis is None or not len(self):
-            return self.prefix_nbytes() / max(1, len(self))
-        return float(np.mean(self._column(layout.POSITIONS))) * (
-            self.basis.rank + 4 * len(self.basis.frequencies)
         )
 
     @cached_property
@@ -350,10 +333,6 @@ class PageStore:
         """Read the text of every page, by page id, in the order stored."""
         columns = lance_dataset.read_columns(self._dataset, self.uri, layout.PAGE_ID, layout.TEXT)
         return dict(zip(*columns, strict=True))
-
-    def prefix_nbytes(self) -> int:
-        """Bytes of all prefixes together."""
-        return sum(self._column(layout.PREFIX_BYTES))
 
     def _column(self, name: str, **options: Any) -> list[Any]:  # noqa: ANN401 (as Lance takes)
         return lance_dataset.read_columns(self._dataset, self.uri, name, **options)[0]
@@ -421,26 +400,11 @@ class PageStore:
         columns = [*_PAGE_COLUMNS, *([layout.VECTORS] if has_vectors else [])]
         table = self.catalog.table(page_ids, columns)
         page_vectors = read_vectors(table) if has_vectors else [None] * table.num_rows
-        return [
-            StoredPage(
-                page_id=row[layout.PAGE_ID],
-                references=tuple(row[layout.REFERENCES]),
-                source=row[layout.SOURCE],
-                text=row[layout.TEXT],
-                thumbnail=row[layout.THUMBNAIL],
-                vectors=vectors_of_page,
-            )
-            for row, vectors_of_page in zip(
-                table.select(_PAGE_COLUMNS).to_pylist(), page_vectors, strict=True
-            )
-        ]
+        rows = zip(*(table.column(name).to_pylist() for name in _PAGE_COLUMNS), page_vectors, strict=True)
+        return [StoredPage(page_id, tuple(references), *content) for page_id, references, *content in rows]
 
     def read_prefixes(self, page_ids: Sequence[str]) -> list[PackedPrefix]:
-        """Read the prefixes of pages, each on memory of its own.
-
-        Pages that are damaged or not encoded yet are named in `UnreadablePages`, and from then on are in
-        `unreadable`.
-        """
+        """Read the prefixes of pages; those damaged or not encoded are raised, and kept in `unreadable`."""
         entries = self.catalog.entries(page_ids)
         blocks = self.read_blocks([entry.address for entry in entries if entry.nbytes])
         prefixes, faults = {}, {}

@@ -1,11 +1,9 @@
 """The probe of a store: what its model said of a few stored pages, to tell whether another one is the same.
 
 Weights whose sampled values are equal are the same model, whatever release, precision or device runs it.
-Where they differ, or are named differently, the probe decides: two queries over eight stored pages, whose
-states are compared with those that were kept when the store was made.
-
-Raw states share large components and prove nothing, so scores are compared, centred per list: by a readout,
-or by seeded random directions if there is none yet. Readout files compare theirs by the same rule.
+Else the probe decides: two queries over eight stored pages, whose states are compared with those kept when
+the store was made. Raw states share large components and prove nothing, so scores along seeded random
+directions are compared, centred per list; readout files compare theirs by the same rule.
 """
 
 import json
@@ -124,10 +122,7 @@ def run_probe(store: PageStore, backbone: Backbone) -> ProbeResult | None:
 
 
 def require_same_pages(store: PageStore, backbone: Backbone, *, processes: int) -> None:
-    """Encode a stored page again before others are added: another release may read pages differently.
-
-    The first page is taken, if its document is where it was indexed from; else nothing is compared.
-    """
+    """Encode the first page again before others are added: another release may read it differently."""
     pending, storage = store.pending(), store.lineage.storage
     page_ids = [page_id for page_id in store.page_ids() if page_id not in pending][:1]
     locations = locate_pages(store, page_ids, processes=processes)
@@ -155,10 +150,7 @@ def require_same_pages(store: PageStore, backbone: Backbone, *, processes: int) 
 
 
 def _numbers(page: PackedPrefix) -> Floats:
-    """(numbers, positions): the codes of the page, of a page in int8 those of its keys.
-
-    Positions after the page are left out: their codes are small differences from a mean.
-    """
+    """(numbers, positions) of the page: its codes, of a page in int8 those of its keys."""
     if page.basis is not None:
         return page.arrays["codes"][:, page.visual[: page.arrays["codes"].shape[1]]].astype(np.float64)
     keys = np.moveaxis(page.arrays["keys"], 2, -1)[..., page.visual].astype(np.float64)

@@ -1,12 +1,8 @@
 """What lies beside a store's pages: calibrations, and the documents that pages can be rendered from again.
 
-Pages hold the names of their documents, not their paths, so that a store can be moved. Rendering a page again
-needs its document: for that the paths it was indexed from are kept, as a hint. A page is found by its id, a
-digest of its content, not by the name of its document. Its text is the stored one: it may have come from OCR,
-which is not run again.
-
-On a local disk these are files in the store's directory. On an object store they are objects under its URL
-(`RemoteFolder`), and callers work on a temporary copy.
+Pages hold the names of their documents, not their paths, so that a store can be moved. The paths they were
+indexed from are kept as a hint: a page is found by its id, a digest of its content, and has its stored text,
+which may have come from OCR. Of what lies on an object store callers have a temporary copy.
 """
 
 import json
@@ -38,39 +34,24 @@ def calibrations_folder(uri: str) -> Path:
     if root is None:
         raise StoreError(
             f"the page store at {uri} is not on a local disk: its calibrations are no files; "
-            "open them with `open_calibrations` or `edit_calibrations`"
+            "open them with `open_calibrations`"
         )
     return root / layout.CALIBRATIONS
 
 
 @contextmanager
-def open_calibrations(uri: str) -> Iterator[Path]:
-    """A folder to read calibrations from: the store's own, or a copy that is removed after the block."""
-    with _local_copy(uri, ".safetensors") as (folder, _):
-        yield folder
-
-
-@contextmanager
-def edit_calibrations(uri: str) -> Iterator[Path]:
-    """A folder to calibrate in: the store's own, or a copy whose changes are uploaded."""
-    with (
-        _local_copy(uri, "") as (folder, remote),
-        nullcontext() if remote is None else upload_changes(remote, folder),
-    ):
-        yield folder
-
-
-@contextmanager
-def _local_copy(uri: str, suffix: str) -> Iterator[tuple[Path, RemoteFolder | None]]:
+def open_calibrations(uri: str, *, edit: bool = False) -> Iterator[Path]:
+    """The folder of a store's calibrations, or a copy of it; with `edit`, changes of a copy are uploaded."""
     if lance_dataset.local_root(uri) is not None:
-        yield calibrations_folder(uri), None
+        yield calibrations_folder(uri)
         return
     with TemporaryDirectory(prefix="ridgerank-") as scratch:
-        remote = RemoteFolder(uri, layout.CALIBRATIONS)
+        folder, remote = Path(scratch), RemoteFolder(uri, layout.CALIBRATIONS)
         for name in remote.names():
-            if name.endswith(suffix):
-                remote.get(name, Path(scratch))
-        yield Path(scratch), remote
+            if edit or name.endswith(".safetensors"):
+                remote.get(name, folder)
+        with upload_changes(remote, folder) if edit else nullcontext():
+            yield folder
 
 
 _UPLOAD_INTERVAL_S = 10.0
@@ -84,10 +65,10 @@ def upload_changes(remote: RemoteFolder, folder: Path) -> Iterator[None]:
     done = Event()
 
     def upload() -> None:
-        current = _stamps(folder)
-        for path in sorted(path for path, stamp in current.items() if uploaded.get(path) != stamp):
-            remote.put(path)
-            uploaded[path] = current[path]
+        for path, stamp in sorted(_stamps(folder).items()):
+            if uploaded.get(path) != stamp:
+                remote.put(path)
+                uploaded[path] = stamp
 
     def upload_regularly() -> None:
         while not done.wait(_UPLOAD_INTERVAL_S):
@@ -168,10 +149,7 @@ PageLocation: TypeAlias = tuple[PageRef, str]
 def locate_pages(
     store: PageStore, page_ids: Sequence[str], *, documents: Sequence[Path] = (), processes: int = 1
 ) -> list[PageLocation]:
-    """Where pages can be rendered from, in the order of the documents; pages not found are left out.
-
-    `documents` are files and folders to search; without them, the files the store was indexed from.
-    """
+    """Where pages can be rendered from, in `documents` or as indexed; pages not found are left out."""
     stored = {page.page_id: page for page in (store.pages(page_ids) if page_ids else [])}
     paths = documents or source_files(store.uri, stored.values())
     listed = list_pages(paths, processes=processes)
@@ -181,9 +159,7 @@ def locate_pages(
 
 def source_files(uri: str, pages: Iterable[StoredPage]) -> list[Path]:
     """The files that stored pages were indexed from, as far as they still exist."""
-    names = {
-        name for page in pages for name in (page.source, *(document_name(each) for each in page.references))
-    }
+    names = {name for page in pages for name in (page.source, *map(document_name, page.references))}
     return recall_sources(uri, sorted(names))
 
 
@@ -200,10 +176,9 @@ def render_locations(
 def rerender_pages(
     store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
 ) -> Iterator[list[Page]]:
-    """Pages of a store, `BATCH_PAGES` at a time; pages whose documents are not found are named in an error.
+    """Pages of a store, `BATCH_PAGES` at a time; an error names those whose documents are not found.
 
-    A page that cannot be read any more is left out, and the log says so. Of a store whose model reads text
-    the stored text is all that is needed.
+    Of a store whose model reads text the stored text is all that is needed.
     """
     if store.lineage.page_text is not None:
         for start in range(0, len(page_ids), BATCH_PAGES):

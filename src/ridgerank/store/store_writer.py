@@ -26,19 +26,9 @@ from ridgerank.atomic import list_scratch_files, lock_file
 from ridgerank.documents.sources import is_store_folder
 from ridgerank.errors import StoreError
 from ridgerank.lineage import Lineage
-from ridgerank.store import lance_dataset, layout
+from ridgerank.store import lance_dataset, layout, vector_columns
 from ridgerank.store.layout import Basis
 from ridgerank.store.page_store import PageRow, has_page_index, ids_filter
-from ridgerank.store.vector_columns import (
-    VectorOrigin,
-    build_vector_columns,
-    has_vector_index,
-    pages_without_vectors,
-    read_vector_origin,
-    read_vectors,
-    vector_dim,
-    vector_fields,
-)
 
 LOCK_NAME = "_writer.lock"
 
@@ -65,22 +55,12 @@ READER_GRACE = timedelta(hours=1)
 _COMMITS_BETWEEN_SWEEPS = 256
 """Each version lists all fragments: without sweeps, versions would grow with the square of a run's length."""
 _LANCE_NAMES = {"_versions", "_transactions", "_deletions", "_indices", "_refs", "data", "tree"}
-_STORE_NAMES = _LANCE_NAMES | {
-    LOCK_NAME,
-    layout.EMBEDDINGS,
-    layout.CALIBRATIONS,
-    layout.JUDGEMENTS,
-    layout.SOURCES,
-    layout.BASIS,
-    layout.PROBE,
-}
-"""What may lie in the directory of a store."""
+_STORE_NAMES = _LANCE_NAMES | {LOCK_NAME, *layout.FOLDERS, *layout.FILES}
 _PAGES_PER_RECLAIMED_FILE = 64
 _RECLAIM_BATCH = 8
 """Prefixes held in memory while removed pages' space is reclaimed."""
 _PAGES_PER_LOOK = 1000
 _PAGES_SAMPLED = 64
-"""Pages whose vectors are counted to estimate how many there are in all."""
 _TRAINING_VECTORS = 256
 """An index cannot be trained on fewer vectors than this per cell, or in all."""
 
@@ -109,7 +89,7 @@ class StoreWriter:
                     names = lance_dataset.shorten(foreign)
                     raise StoreError(f"{uri} holds other files ({names}); name an empty directory")
                 self._descriptor, self._exclusive = _lock(root)
-                for name in (layout.SOURCES, layout.BASIS, layout.PROBE):
+                for name in layout.FILES:
                     for scratch in list_scratch_files(root / name):
                         scratch.unlink(missing_ok=True)
         try:
@@ -127,10 +107,7 @@ class StoreWriter:
             raise
 
     def append(self, batch: Sequence[PageRow]) -> int:
-        """Store a batch of pages in one commit and return the bytes of their prefixes.
-
-        None may be stored already, but for pending ones.
-        """
+        """Store new or pending pages in one commit and return the bytes of their prefixes."""
         ids = [row.page.page_id for row in batch]
         self._require_new(ids)
         if not batch:
@@ -202,10 +179,7 @@ class StoreWriter:
         self._pending.difference_update(page_ids)
 
     def reclaim(self) -> None:
-        """Rewrite the files from which pages were removed, and no others.
-
-        Readers keep what they opened for `READER_GRACE`; a later sweep removes the old files.
-        """
+        """Rewrite the files from which pages were removed; readers keep the old ones for `READER_GRACE`."""
         fragments = self._dataset.get_fragments()
         undeleted_ids = [fragment.fragment_id for fragment in fragments if not fragment.num_deletions]
         if len(undeleted_ids) == len(fragments):
@@ -218,32 +192,29 @@ class StoreWriter:
                 excluded_fragment_ids=undeleted_ids,
             )
 
-    def open_vectors(self, origin: VectorOrigin) -> frozenset[str]:
+    def open_vectors(self, origin: vector_columns.VectorOrigin) -> frozenset[str]:
         """Add a retriever's columns, return the pages without vectors; another retriever is refused."""
-        stored_origin = read_vector_origin(self._dataset)
+        stored_origin = vector_columns.read_vector_origin(self._dataset)
         if stored_origin is not None:
             stored_origin.require(origin, artifact=f"the page store at {self.uri}")
         with lance_dataset.wrap_errors(f"adding vectors to the page store at {self.uri}"):
             if stored_origin is None:
                 self._dataset.update_schema_metadata({layout.RETRIEVER_KEY: origin.to_json()})
             if layout.VECTORS not in self._dataset.schema.names:
-                self._dataset.add_columns(vector_fields(origin.dim))
-            return frozenset(pages_without_vectors(self._dataset))
+                self._dataset.add_columns(vector_columns.vector_fields(origin.dim))
+            return frozenset(vector_columns.pages_without_vectors(self._dataset))
 
     def set_vectors(self, vectors: Mapping[str, NDArray[np.float16]]) -> None:
         """Store vectors of pages, (vectors, dim) each, in one commit; their prefixes are not rewritten."""
         if vectors:
-            dim = vector_dim(self._dataset.schema)
-            columns = build_vector_columns(list(vectors.values()), dim)
+            dim = vector_columns.vector_dim(self._dataset.schema)
+            columns = vector_columns.build_vector_columns(list(vectors.values()), dim)
             self._rewrite({layout.PAGE_ID: list(vectors), **columns})
 
     def index_vectors(self) -> None:
-        """Build an index over all vectors, or add the vectors that came later to the existing one.
-
-        With it a search need not read every vector of a large store; see `VectorColumn.nearest`.
-        """
+        """Build an index over all vectors, for `VectorColumn.nearest`, or add later vectors to it."""
         with lance_dataset.wrap_errors(f"indexing the vectors of the page store at {self.uri}"):
-            if has_vector_index(self._dataset):
+            if vector_columns.has_vector_index(self._dataset):
                 self._dataset.optimize.optimize_indices()
                 return
             sample = self._dataset.head(_PAGES_SAMPLED, columns=[layout.VECTORS]).column(layout.VECTORS)
@@ -256,7 +227,7 @@ class StoreWriter:
                     f"{_TRAINING_VECTORS}, and so few are searched faster without"
                 )
             cells = max(1, min(round(math.sqrt(vectors)), int(vectors / _TRAINING_VECTORS)))
-            dim = vector_dim(self._dataset.schema)
+            dim = vector_columns.vector_dim(self._dataset.schema)
             # Lance searches lists of vectors by the cosine alone; ours have unit length.
             self._dataset = self._dataset.create_index(
                 layout.VECTORS,
@@ -267,10 +238,7 @@ class StoreWriter:
             )
 
     def index_pages(self) -> None:
-        """Build indices over page ids and names, or add the pages that came later to the existing ones.
-
-        With them a reader looks pages up instead of listing a large store; see `IndexedCatalog`.
-        """
+        """Build indices over page ids and names, for `IndexedCatalog`, or add later pages to them."""
         with lance_dataset.wrap_errors(f"indexing the pages of the page store at {self.uri}"):
             if has_page_index(self._dataset):
                 self._dataset.optimize.optimize_indices(index_names=[_PAGES_INDEX, _NAMES_INDEX])
@@ -299,7 +267,7 @@ class StoreWriter:
         root = lance_dataset.local_root(self.uri)
         if root is None:
             return
-        for name in (*_LANCE_NAMES, layout.SOURCES, layout.BASIS, layout.PROBE):
+        for name in (*_LANCE_NAMES, *layout.FILES):
             if (root / name).is_dir():
                 shutil.rmtree(root / name)
             else:
@@ -354,7 +322,8 @@ class StoreWriter:
         if layout.VECTORS in self._dataset.schema.names:
             columns = [layout.PAGE_ID, layout.VECTORS]
             table = self._dataset.to_table(columns=columns, filter=ids_filter(pending))
-            vectors = dict(zip(table.column(layout.PAGE_ID).to_pylist(), read_vectors(table), strict=True))
+            found = vector_columns.read_vectors(table)
+            vectors = dict(zip(table.column(layout.PAGE_ID).to_pylist(), found, strict=True))
         self.remove(pending)
         return [
             replace(row, page=replace(row.page, vectors=vectors.get(row.page.page_id)))
@@ -398,7 +367,8 @@ def build_table(rows: Sequence[PageRow], schema: pa.Schema) -> pa.Table:
     if layout.LABELS in schema.names:
         columns[layout.LABELS] = [None] * len(pages)
     if layout.VECTORS in schema.names:
-        columns |= build_vector_columns([page.vectors for page in pages], vector_dim(schema))
+        dim = vector_columns.vector_dim(schema)
+        columns |= vector_columns.build_vector_columns([page.vectors for page in pages], dim)
     elif any(page.vectors is not None for page in pages):
         raise StoreError("pages with retriever vectors, but the store has no column for them; fill it first")
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

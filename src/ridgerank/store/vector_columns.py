@@ -1,8 +1,4 @@
-"""A retriever's vectors in a store: which retriever they are of, and reading them block by block.
-
-The number of vectors may differ from page to page; all have one dimension and unit length. This module knows
-no retriever, only the protocol `PageEmbedder`.
-"""
+"""A retriever's vectors in a store, any number per page, of unit length: their origin, writing, reading."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -39,7 +35,6 @@ class VectorOrigin:
     fingerprint: str
     """Digest of the retriever's weights, processor and prompts."""
     dim: int
-    """Numbers in a vector."""
 
     def to_json(self) -> str:
         """One line of JSON, keys sorted."""
@@ -82,7 +77,6 @@ class VectorBlock:
 
     page_ids: list[str]
     vectors: NDArray[np.float16]
-    """(vectors, dim)."""
     lengths: NDArray[np.int64]
     """(pages,) how many vectors each page has."""
 
@@ -126,10 +120,7 @@ class VectorColumn:
         return has_vector_index(self._dataset)
 
     def nearest(self, query: NDArray[np.float32], k: int, *, condition: str | None = None) -> list[str]:
-        """The `k` pages nearest to a query's vectors (tokens, dim), as the index estimates, best first.
-
-        With a condition, of the pages for which it holds: further cells are searched until there are enough.
-        """
+        """The `k` pages nearest to (tokens, dim) by the index, best first, of those the condition allows."""
         probes = {"minimum_nprobes" if condition else "nprobes": _PROBES}
         with lance_dataset.wrap_errors(f"searching the vectors of the page store at {self._uri}"):
             table = self._dataset.scanner(
