@@ -253,6 +253,7 @@ def test_a_full_disk_loses_nothing_already_stored(uri: str) -> None:
         command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )
     assert "refused: adding 4 pages" in ended.stderr, ended.stderr
+    assert ".rs:" not in ended.stderr
     with StoreWriter(uri, LINEAGE) as writer:
         assert writer.page_ids() == {page_id(number) for number in range(12)}
         writer.append([row(100)])

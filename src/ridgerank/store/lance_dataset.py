@@ -1,6 +1,7 @@
 """The Lance dataset of a page store and the files beside it; Lance's errors become `StoreError`."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,13 +109,16 @@ def shorten(names: Sequence[str], *, shown: int = 5) -> str:
     return ", ".join(names[:shown]) + more
 
 
+_PLACE = re.compile(r",? \S+\.rs:\d+(:\d+)?")  # in Lance's own source, at the end of its messages
+
+
 @contextmanager
 def wrap_errors(action: str) -> Iterator[None]:
     """Turn what Lance and the file system raise into a `StoreError` that names the action."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise StoreError(f"{action} failed: {error}") from error
+        raise StoreError(f"{action} failed: {_PLACE.sub('', str(error))}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
