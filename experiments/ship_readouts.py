@@ -20,6 +20,7 @@ from ridgerank.backbones.load import load_backbone, parse_dtype
 from ridgerank.calibration.artifact import Calibration
 from ridgerank.calibration.calibrate import calibrate
 from ridgerank.calibration.readout_file import SUFFIX, ReadoutFile
+from ridgerank.cli.calibrate import calibration_progress
 from ridgerank.indexing.index import index_documents
 
 SHIPPED = Path(__file__).parents[1] / "src" / "ridgerank" / "readouts"
@@ -74,13 +75,14 @@ def main() -> None:
         store = options.work / f"{name}-store"
         backbone = load_backbone(model, dtype=parse_dtype(options.dtype))
         index_documents(documents, store, backbone)
-        calibration = calibrate(
-            store,
-            backbone=backbone,
-            query_count=options.questions,
-            read_pages=options.pages,
-            progress=_echo_progress,
-        )
+        with calibration_progress() as progress:
+            calibration = calibrate(
+                store,
+                backbone=backbone,
+                query_count=options.questions,
+                read_pages=options.pages,
+                progress=progress,
+            )
         typer.echo(ship(calibration, model, SHIPPED / f"{name}{SUFFIX}"))
 
 
@@ -134,11 +136,6 @@ def ship(calibration: Calibration, model: str, path: Path) -> str:
     file.save(path)
     facts = calibration.diagnostics
     return f"{path}: {facts.lists} lists, {calibration.target}, {calibration.state}, r {facts.agreement:.3f}"
-
-
-def _echo_progress(step: str, done: int, total: int) -> None:
-    if done % 16 == 0 or done == total:
-        typer.echo(f"{step}: {done} of {total}", err=True)
 
 
 if __name__ == "__main__":

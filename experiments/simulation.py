@@ -1,8 +1,7 @@
 """A world with known truth: pages have a relevance, and three scores each see it through their own noise.
 
-For tests and figures. Scores are c·g + √(1 − c²)·ε with g
-the page's latent relevance, so c is a score's correlation with g; `shared` mixes one common noise into
-retriever and reranker and so breaks the one-factor model on purpose.
+For tests. Scores are c·g + √(1 − c²)·ε with g the page's latent relevance, so c is a score's correlation
+with g; `shared` mixes one common noise into retriever and reranker: it breaks the one-factor model.
 """
 
 from dataclasses import dataclass

@@ -29,11 +29,9 @@ from experiments.reproduce.stages.checkpoint import StageProgress
 from experiments.reproduce.stages.retrieval import InMemoryLateInteraction, list_corpus_pages
 from experiments.reproduce.stages.states import CandidateStates, run_states
 from experiments.reproduce.tables.table import Column, Row, Table
-from miniature import model_path
 from ridgerank.atomic import replace_text_file
 from ridgerank.backbones.base import Backbone, Content, full_margins
 from ridgerank.backbones.load import placement
-from ridgerank.backbones.model_settings import SHORT_NAMES
 from ridgerank.calibration.calibrate import Workbench, save, scorers
 from ridgerank.calibration.fit import CalibrationLists, QueryLists, ReadoutFit, fit
 from ridgerank.calibration.readout_file import ReadoutFile
@@ -60,16 +58,14 @@ _LARGEST_DIFFERENCE = {torch.float32: 0.01, torch.bfloat16: 1.0, torch.float16: 
 
 
 def check_machine(experiment: Experiment, key: CorpusKey, say: StageProgress) -> Facts:
-    """Step 0: device, memory, disk, downloads; a retriever that loads whole; margins of a few pages."""
+    """Step 0: device, memory, disk; a retriever that loads whole; margins of a few pages."""
     settings, corpus = experiment.settings, experiment.corpus(key)
     cuda = placement(settings.device, None)[0].type == "cuda"
     ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    models = (*settings.backbones, *settings.retrievers)
     facts: Facts = {
         "device": torch.cuda.get_device_name() if cuda else f"{platform.machine()} CPU, no CUDA",
         "memory GB": (torch.cuda.mem_get_info()[1] if cuda else ram) / 1e9,
         "free disk GB": shutil.disk_usage(experiment.work).free / 1e9,
-        **{f"download of {name}": describe_download(model_path(name)) for name in models},
         **{package: version(package) for package in ("ridgerank", "torch", "transformers", "numpy")},
     }
     say.echo("step 0, under five minutes: " + ", ".join(f"{name} {fact}" for name, fact in facts.items()))
@@ -100,19 +96,6 @@ def check_machine(experiment: Experiment, key: CorpusKey, say: StageProgress) ->
     }.items():
         say.echo(f"step {step}: about {max(1, round(seconds / 60))} min of the model, and reading files")
     return facts
-
-
-def describe_download(name: str) -> str:
-    """The size of a repository of the hub; a folder needs no download."""
-    from huggingface_hub import HfApi
-
-    if Path(name).exists():
-        return "none"
-    try:
-        files = HfApi().model_info(SHORT_NAMES.get(name, name), files_metadata=True).siblings or []
-    except Exception as error:  # the hub's client raises whatever the network does
-        return f"unknown ({type(error).__name__})"
-    return f"at most {sum(file.size or 0 for file in files) / 1e9:.1f} GB"
 
 
 def own_margins(backbone: Backbone, query: str, contents: Sequence[Content]) -> Floats:

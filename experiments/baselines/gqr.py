@@ -49,16 +49,6 @@ class RefinementSettings:
     temperature: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RefinedQuery:
-    """A query that has moved."""
-
-    vectors: Tensor
-    """(tokens, dim)."""
-    losses: tuple[float, ...]
-    """KL before every step."""
-
-
 class PagePool:
     """The vectors of a pool's pages, padded to one tensor."""
 
@@ -85,8 +75,8 @@ def refine_together(
     *,
     learning_rates: Sequence[float],
     steps: Sequence[int],
-) -> list[RefinedQuery]:
-    """The query moved under every learning rate and number of steps, in the order of their product.
+) -> list[Tensor]:
+    """The query (tokens, dim) moved under every learning rate and number of steps, in their product's order.
 
     Every learning rate moves a copy of its own, to the largest number of steps; smaller numbers are read on
     the way.
@@ -100,7 +90,6 @@ def refine_together(
         consensus = consensus + settings.mixture * torch.softmax(scores / temperature, dim=0)
     groups = [{"params": [z], "lr": rate} for z, rate in zip(copies, learning_rates, strict=True)]
     optimizer = torch.optim.Adam(groups)
-    losses: list[list[float]] = []
     moved = {0: [z.detach().clone() for z in copies]}
     for step in range(1, max(steps) + 1):
         optimizer.zero_grad()
@@ -109,13 +98,9 @@ def refine_together(
         divergence = (consensus * ratio.log()).sum(dim=1)
         divergence.sum().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        losses.append(divergence.tolist())
         if step in steps:
             moved[step] = [z.detach().clone() for z in copies]
-    return [
-        RefinedQuery(moved[count][row], tuple(each[row] for each in losses[:count]))
-        for row, count in product(range(len(copies)), steps)
-    ]
+    return [moved[count][row] for row, count in product(range(len(copies)), steps)]
 
 
 class GuidedQueryRefinement(Baseline):
@@ -171,7 +156,7 @@ class GuidedQueryRefinement(Baseline):
         settings: RefinementSettings,
         learning_rates: Sequence[float] = (),
         steps: Sequence[int] = (),
-    ) -> list[RefinedQuery]:
+    ) -> list[Tensor]:
         [vectors] = self._encoder.embed_queries([query])
         return refine_together(
             vectors,
@@ -195,6 +180,6 @@ class GuidedQueryRefinement(Baseline):
         return PagePool(pages, torch.device(self._encoder.device))
 
 
-def _scores(refined: RefinedQuery, pool: PagePool) -> Floats:
-    scores: Floats = pool.mean_maxsim(refined.vectors[None])[0].double().cpu().numpy()
+def _scores(refined: Tensor, pool: PagePool) -> Floats:
+    scores: Floats = pool.mean_maxsim(refined[None])[0].double().cpu().numpy()
     return scores

@@ -73,14 +73,12 @@ class BaselineModels:
         kind: BaselineKind,
         *,
         device: "str | torch.device | None" = None,
-        dtype: "torch.dtype | None" = None,
         text_reranker: str | None = None,
         image_reranker: str | None = None,
     ) -> None:
         """Choose stand-ins or published checkpoints; the latter may be folders."""
         self.kind = kind
         self.device = device
-        self.dtype = dtype
         self._text_source = text_reranker
         self._image_source = image_reranker
         self._encoders: dict[str, MultiVectorEncoder] = {}
@@ -90,7 +88,7 @@ class BaselineModels:
         from ridgerank.retrievers.encoders import load_encoder
 
         if source not in self._encoders:
-            self._encoders[source] = load_encoder(model_path(source), device=self.device, dtype=self.dtype)
+            self._encoders[source] = load_encoder(model_path(source), device=self.device)
         return self._encoders[source]
 
     @cached_property
@@ -98,21 +96,21 @@ class BaselineModels:
         """Qwen3-Reranker."""
         from experiments.baselines.qwen3_reranker import REPOSITORY, load_qwen3_reranker
 
-        return load_qwen3_reranker(self._text_source or REPOSITORY, device=self.device, dtype=self.dtype)
+        return load_qwen3_reranker(self._text_source or REPOSITORY, device=self.device)
 
     @cached_property
     def image_reranker(self) -> "MonoQwen":
         """MonoQwen2-VL."""
         from experiments.baselines.monoqwen import REPOSITORY, load_mono_qwen
 
-        return load_mono_qwen(self._image_source or REPOSITORY, device=self.device, dtype=self.dtype)
+        return load_mono_qwen(self._image_source or REPOSITORY, device=self.device)
 
     @cached_property
     def stand_in(self) -> "Backbone":
         """The embedded model that judges page images."""
         from ridgerank.backbones.load import load_backbone
 
-        return load_backbone(weights(STAND_IN_BACKBONE), device=self.device, dtype=self.dtype)
+        return load_backbone(weights(STAND_IN_BACKBONE), device=self.device)
 
     @cached_property
     def stand_in_lineage(self) -> "Lineage":
@@ -184,7 +182,7 @@ class _CorpusBaselines:
 
         default = "bm25" if self._models.kind == "miniature" else LINQ_EMBED
         name = self._text_name or default
-        return load_retriever(name, self._store, device=self._models.device, dtype=self._models.dtype)
+        return load_retriever(name, self._store, device=self._models.device)
 
     def text_retriever(self) -> Baseline:
         return TextRetriever(self._text, name=self.name("text retriever"))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from PIL.Image import Image
-from tokenizers import Tokenizer
 from transformers import (
     AutoTokenizer,
     BaseImageProcessor,
@@ -19,7 +18,7 @@ from transformers import (
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from experiments.baselines.qwen3_reranker import answer_id, explain_load_error
+from experiments.baselines.qwen3_reranker import AnswerModel, explain_load_error
 from ridgerank.backbones.load import placement
 from ridgerank.backbones.vision import Qwen25VL
 from ridgerank.backbones.weights import NO_CODE, apply_adapter, find_adapter_base
@@ -39,18 +38,14 @@ MAX_PIXELS = 2048 * 28 * 28
 """Pixel budget of a page, as the authors of GQR ran it."""
 
 
-class MonoQwen:
+class MonoQwen(AnswerModel):
     """The model with its tokenizer and image processor; knows no store."""
 
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, image_processor: BaseImageProcessor
     ) -> None:
-        self._model = model
-        self._backend: Tokenizer = tokenizer.backend_tokenizer
-        self._plain = Tokenizer.from_str(self._backend.to_str())
-        self._plain.encode_special_tokens = True  # what users type never becomes a control token
+        super().__init__(model, tokenizer, ANSWERS)
         self._image_processor = image_processor
-        self._answers = [answer_id(tokenizer, answer) for answer in ANSWERS]
         self.max_pixels = int(image_processor.size["longest_edge"])
         self.page_budget = Qwen25VL.page_sizing(image_processor)
 
@@ -76,22 +71,12 @@ class MonoQwen:
             ).logits[0, -1, self._answers]
         return float(logits.double().softmax(dim=0)[0])
 
-    def _ids(self, text: str) -> list[int]:
-        return list(self._backend.encode(text, add_special_tokens=False).ids)
 
-
-def load_mono_qwen(
-    source: str = REPOSITORY,
-    *,
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
-    revision: str | None = None,
-    max_pixels: int = MAX_PIXELS,
-) -> MonoQwen:
+def load_mono_qwen(source: str = REPOSITORY, *, device: str | torch.device | None = None) -> MonoQwen:
     """Load the adapter and the base it names, by repository or folder."""
-    where, numbers = placement(device, dtype)
+    where, numbers = placement(device, None)
     try:
-        base = find_adapter_base(source, revision)
+        base = find_adapter_base(source, None)
         if base is None:
             raise BackboneError(f"{source} holds no adapter_config.json; wanted MonoQwen2-VL as published")
         tokenizer = AutoTokenizer.from_pretrained(base, **NO_CODE)
@@ -99,7 +84,7 @@ def load_mono_qwen(
         model = Qwen2VLForConditionalGeneration.from_pretrained(base, dtype=numbers)
     except (OSError, ValueError) as error:
         raise explain_load_error(source, error) from error
-    apply_adapter(model, source, revision, renamed=Qwen25VL.former_names)
+    apply_adapter(model, source, None, renamed=Qwen25VL.former_names)
     longest_edge = int(image_processor.size["longest_edge"])
-    image_processor.size = image_processor.size | {"longest_edge": min(longest_edge, max_pixels)}
+    image_processor.size = image_processor.size | {"longest_edge": min(longest_edge, MAX_PIXELS)}
     return MonoQwen(model.eval().requires_grad_(False).to(where), tokenizer, image_processor)

@@ -31,19 +31,31 @@ ANSWERS = ("yes", "no")
 _TEXTS_AT_ONCE = 8
 
 
-class Qwen3Reranker:
+class AnswerModel:
+    """A model that answers with one of two words, and its tokenizer."""
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, answers: Sequence[str]
+    ) -> None:
+        self._model = model
+        self._backend: Tokenizer = tokenizer.backend_tokenizer
+        self._plain = Tokenizer.from_str(self._backend.to_str())
+        self._plain.encode_special_tokens = True  # what users type, or a page says, is no control token
+        self._answers = [answer_id(tokenizer, answer) for answer in answers]
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+
+class Qwen3Reranker(AnswerModel):
     """The model and its tokenizer; knows no store."""
 
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int = MAX_TOKENS
     ) -> None:
-        self._model = model
-        self._backend: Tokenizer = tokenizer.backend_tokenizer
-        self._plain = Tokenizer.from_str(self._backend.to_str())
-        self._plain.encode_special_tokens = True  # what stands on a page never becomes a control token
+        super().__init__(model, tokenizer, ANSWERS)
         self._before, self._after = self._ids(BEFORE), self._ids(AFTER)
         self._room = max_tokens - len(self._before) - len(self._after)
-        self._answers = [answer_id(tokenizer, answer) for answer in ANSWERS]
 
     def judge(self, query: str, texts: Sequence[str]) -> Floats:
         """Probabilities (texts,) of yes against no."""
@@ -69,22 +81,15 @@ class Qwen3Reranker:
         ids = list(self._plain.encode(body, add_special_tokens=False).ids)
         return [*self._before, *ids[: self._room], *self._after]
 
-    def _ids(self, text: str) -> list[int]:
-        return list(self._backend.encode(text, add_special_tokens=False).ids)
-
 
 def load_qwen3_reranker(
-    source: str = REPOSITORY,
-    *,
-    device: str | torch.device | None = None,
-    dtype: torch.dtype | None = None,
-    revision: str | None = None,
+    source: str = REPOSITORY, *, device: str | torch.device | None = None
 ) -> Qwen3Reranker:
     """Load by repository or folder."""
-    where, numbers = placement(device, dtype)
+    where, numbers = placement(device, None)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, **NO_CODE)
-        model = AutoModelForCausalLM.from_pretrained(source, revision=revision, dtype=numbers, **NO_CODE)
+        tokenizer = AutoTokenizer.from_pretrained(source, **NO_CODE)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=numbers, **NO_CODE)
     except (OSError, ValueError) as error:
         raise explain_load_error(source, error) from error
     if model.config.model_type != "qwen3":

@@ -7,12 +7,11 @@ name them `<id>.png#1`. What is measured is said against what the paper counts.
 import hashlib
 import io
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
@@ -169,13 +168,6 @@ class PageFiles:
                 by_reference[reference] = max(grade, by_reference.get(reference, grade))
         return renamed
 
-    def note(self, label: str) -> str:
-        """Say how many pages are copies of others; empty where none is."""
-        copies = len(self._file_of) - len(set(self._file_of.values()))
-        return (
-            f"{label}: {copies} of {len(self._file_of):,} pages are copies and count as one" if copies else ""
-        )
-
     def _read(self) -> None:
         content: Mapping[str, Any] = json.loads(self._list.read_text(encoding="utf-8"))
         if content["source"] != self._source:
@@ -211,15 +203,12 @@ _TEXT = ("query", "text")
 """Names a column goes by, in the order they are looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedCorpus:
-    """One corpus as published, and what the paper says about it."""
+class PublishedCorpus(NamedTuple):
+    """One corpus as published."""
 
     label: str
     """As the paper's tables call it."""
     hub_dataset: HubDataset
-    paper_queries: int | None = None
-    """How many queries the paper counts, where it or its sum says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,30 +220,24 @@ class PublishedFamily:
     paper_queries: int
 
 
-def _published_corpus(
-    label: str, name: str, revision: str, paper_queries: int | None = None
-) -> PublishedCorpus:
-    return PublishedCorpus(label, HubDataset(f"vidore/{name}", revision), paper_queries)
+def _published(label: str, name: str, revision: str) -> PublishedCorpus:
+    return PublishedCorpus(label, HubDataset(f"vidore/{name}", revision))
 
 
 VIDORE2 = PublishedFamily(
     "vidore2",
     (
-        _published_corpus(
-            "Biomed", "biomedical_lectures_v2", "a29202f0da409034d651614d87cd8938d254e2ea", 640
-        ),
-        _published_corpus("Econ", "economics_reports_v2", "b3e3a04b07fbbaffe79be49dabf92f691fbca252", 232),
-        _published_corpus(
-            "ESG-H", "esg_reports_human_labeled_v2", "6d467dedb09a75144ede1421747e47cf036857dd", 52
-        ),
-        _published_corpus("ESG-F", "esg_reports_v2", "0542c0d03da0ec1c8cbc517c8d78e7e95c75d3d3", 114),
+        _published("Biomed", "biomedical_lectures_v2", "a29202f0da409034d651614d87cd8938d254e2ea"),
+        _published("Econ", "economics_reports_v2", "b3e3a04b07fbbaffe79be49dabf92f691fbca252"),
+        _published("ESG-H", "esg_reports_human_labeled_v2", "6d467dedb09a75144ede1421747e47cf036857dd"),
+        _published("ESG-F", "esg_reports_v2", "0542c0d03da0ec1c8cbc517c8d78e7e95c75d3d3"),
     ),
     1038,
 )
 VIDORE3 = PublishedFamily(
     "vidore3",
     tuple(
-        _published_corpus(label, f"vidore_v3_{name}_mteb_format", revision)
+        _published(label, f"vidore_v3_{name}_mteb_format", revision)
         for label, name, revision in (
             ("cs", "computer_science", "fb7fb69f81f7db62790f40494124b8ad22b424ab"),
             ("energy", "energy", "84fca99e5978604bae30f2436eacb6dbaa0532e9"),
@@ -277,8 +260,6 @@ class JudgedQueries:
 
     queries: tuple[Query, ...]
     qrels: Qrels
-    languages: Mapping[str, int]
-    """Language → queries kept in it."""
     left_out: int
     """Queries of the wanted languages that no page answers."""
 
@@ -311,9 +292,8 @@ def load_vidore(
         )
         read.append(corpus)
         total += len(judged_queries.queries)
-        notes += [
-            note for note in (count_note(published, judged_queries), files.note(published.label)) if note
-        ]
+        kept, left_out = len(judged_queries.queries), judged_queries.left_out
+        notes += [f"{published.label}: {kept:,} queries, {left_out} more that no page answers left out"]
     notes.append(f"{total:,} queries in all, the paper counts {family.paper_queries:,}")
     return Benchmark(name, tuple(read), "; ".join(notes))
 
@@ -352,9 +332,7 @@ def read_judged_queries(tables: DatasetTables, languages: Sequence[str] | None =
     kept, judgements, left_out = keep_judged(
         require_distinct_ids(queries, source=tables.hub_dataset.repository), qrels
     )
-    return JudgedQueries(
-        kept, judgements, Counter(languages_by_query[query.query_id] for query in kept), left_out
-    )
+    return JudgedQueries(kept, judgements, left_out)
 
 
 def write_pages(tables: DatasetTables, folder: Path) -> PageFiles:
@@ -375,32 +353,6 @@ def write_pages(tables: DatasetTables, folder: Path) -> PageFiles:
             files.add(str(_column(row, _PAGE_ID, table)), image["bytes"])
         files.finish()
     return files
-
-
-def count_note(published: PublishedCorpus, judged_queries: JudgedQueries) -> str:
-    """Say how many queries there are beside how many the paper counts, and what would explain it."""
-    count = len(judged_queries.queries)
-    each = sorted(set(judged_queries.languages.values()))
-    languages_by_query = ", ".join(sorted(judged_queries.languages))
-    counted = f"{count:,} queries"
-    if len(each) == 1 and len(judged_queries.languages) > 1:
-        counted += f" ({each[0]} in each of {languages_by_query})"
-    elif len(judged_queries.languages) > 1:
-        counted += (
-            " ("
-            + ", ".join(f"{n} {language}" for language, n in sorted(judged_queries.languages.items()))
-            + ")"
-        )
-    if judged_queries.left_out:
-        counted += f", {judged_queries.left_out} more that no page answers left out"
-    note = f"{published.label}: {counted}"
-    if published.paper_queries is None or published.paper_queries == count:
-        return note
-    note += f"; the paper counts {published.paper_queries}"
-    if len(each) == 1 and published.paper_queries % each[0] == 0:
-        share = published.paper_queries // each[0]
-        note += f", as many as {share} of its languages hold; it does not say which"
-    return note
 
 
 def _queries(tables: DatasetTables, table: str, *, prefix: str) -> tuple[list[Query], dict[str, str]]:

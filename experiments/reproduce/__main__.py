@@ -39,7 +39,7 @@ def reproduce(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="One of table1 … table9, figure2 … figure8, weights, significance."),
+        typer.Option(help="One of table1 … table9, figure2 … figure8, weights."),
     ] = None,
     work: Annotated[
         Path, typer.Option(help="Folder for intermediate results; a second run continues from there.")
@@ -69,7 +69,7 @@ def reproduce(
     ] = False,
     device: Annotated[str | None, typer.Option(help="cuda, mps or cpu. [default: the best there is]")] = None,
 ) -> None:
-    """Run the paper's experiments: nine tables, seven figures, paired tests, every claim.
+    """Run the paper's experiments: nine tables, seven figures, every claim.
 
     Everything computed is kept in the work folder: an interrupted run continues where it stopped, and tables
     are redone in a minute. A baseline that cannot run here is a row that says why.

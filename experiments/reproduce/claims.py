@@ -10,7 +10,7 @@ import numpy as np
 from experiments.protocols import recovery
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.method_results import MethodResult, interval_95
+from experiments.reproduce.method_results import MethodResult, compare_differences, interval_95
 from experiments.reproduce.studies.depth_and_layer import DepthStudy, study_depths, study_layers
 from experiments.reproduce.studies.sampling import (
     compare_penalty_rules,
@@ -19,7 +19,6 @@ from experiments.reproduce.studies.sampling import (
     study_few_queries,
     sweep_sample,
 )
-from experiments.reproduce.studies.significance import compare_differences
 from experiments.reproduce.studies.weight_rules import (
     FEW,
     Validation,

@@ -4,7 +4,8 @@
 by model (as `prepare` does) and each model is loaded once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from experiments.datasets.base import BenchmarkCorpus
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.checkpoint import (
     CorpusPaths,
-    LazyShallowPass,
     StageProgress,
     compute_in_parts,
     read_folder_lineage,
@@ -26,6 +26,7 @@ from experiments.reproduce.stages.model_cache import ModelCache
 from experiments.reproduce.stages.retrieval import (
     CachedEmbedder,
     CandidatePools,
+    InMemoryLateInteraction,
     PageVectors,
     embed_pages,
     find_pools,
@@ -102,8 +103,6 @@ class Experiment:
         loaded: list[Retriever] = []
 
         def load() -> "Retriever":
-            from experiments.reproduce.stages.retrieval import InMemoryLateInteraction
-
             if not loaded:
                 pages = self.vectors(corpus_key, retriever)
                 encoder = self.models.encoder_for(folder, retriever)
@@ -156,7 +155,7 @@ class Experiment:
                 folder / f"states-{slug(retriever)}",
                 corpus,
                 pools,
-                shallow.get,
+                shallow,
                 candidates=self.settings.candidates,
                 full_pass_every=self.settings.full_pass_every if timed else None,
                 done=self.progress.advance,
@@ -174,7 +173,7 @@ class Experiment:
                 folder / f"deeper-{slug(retriever)}",
                 corpus,
                 pools,
-                shallow.get,
+                shallow,
                 depths=(self.settings.candidates, self.settings.deepest),
                 done=self.progress.advance,
             )
@@ -200,7 +199,7 @@ class Experiment:
         self, corpus_key: CorpusKey, retriever: str, role: "BaselineRole", *, candidates: int | None = None
     ) -> "BaselineScores | Unavailable":
         """The scores of a baseline, or why there are none."""
-        from experiments.baselines.load import STAND_IN_BACKBONE
+        from experiments.baselines.load import STAND_IN_BACKBONE, load_baselines
         from experiments.reproduce.stages.baseline_scores import run_baseline
 
         corpus, settings = self.corpus(corpus_key), self.settings
@@ -212,7 +211,6 @@ class Experiment:
         opened: list[PageStore] = []
 
         def load(work: Path) -> "Baseline | Unavailable":
-            from experiments.baselines.load import load_baselines
             from ridgerank.store.page_store import PageStore
 
             if not opened:
@@ -270,7 +268,6 @@ class Experiment:
             self.models.margin_cache(folder, backbone),
             pools,
             candidates=self.settings.candidates,
-            exit_layer=self.models.exit_layer(model),
             keep=self.settings.keep,
             embedder=embedder,
             recognizer=recognizer,
@@ -291,21 +288,30 @@ class Experiment:
     def _pool_name(self, corpus: BenchmarkCorpus) -> str:
         return f"{queries_digest(corpus)}-{self.settings.candidates}"
 
-    def open_shallow(self, corpus_key: CorpusKey, backbone: str) -> LazyShallowPass:
-        """The model over its store, opened on first use.
+    @contextmanager
+    def open_shallow(self, corpus_key: CorpusKey, backbone: str) -> Iterator[Callable[[], "ShallowPass"]]:
+        """The model over its store, opened when it is first called for.
 
         Pages are read at every request, as on a machine whose pages do not fit in memory.
         """
+        opened: list[ShallowPass] = []
 
-        def open_pass() -> "ShallowPass":
+        def open_once() -> "ShallowPass":
             from ridgerank.scoring.shallow import ShallowPass
             from ridgerank.store.page_store import PageStore
 
-            self._require_store(corpus_key, backbone)
-            model = self.models.backbone_for(self.paths(corpus_key).backbone(backbone), backbone)
-            return ShallowPass(model, PageStore.open(self.paths(corpus_key).store(backbone)), cache_bytes=0)
+            if not opened:
+                self._require_store(corpus_key, backbone)
+                model = self.models.backbone_for(self.paths(corpus_key).backbone(backbone), backbone)
+                store = PageStore.open(self.paths(corpus_key).store(backbone))
+                opened.append(ShallowPass(model, store, cache_bytes=0))
+            return opened[0]
 
-        return LazyShallowPass(open_pass)
+        try:
+            yield open_once
+        finally:
+            for shallow in opened:
+                shallow.store.close()
 
 
 def even_shares(total: int, available: list[int]) -> list[int]:
@@ -339,7 +345,6 @@ def build_store(
     pools: Sequence[CandidatePools],
     *,
     candidates: int,
-    exit_layer: int,
     keep: Keep,
     embedder: PageEmbedder | None,
     recognizer: Recognizer | None,
@@ -353,7 +358,6 @@ def build_store(
             uri,
             backbone,
             progress=_count_pages(progress, f"{corpus.name}: pages into {Path(uri).parent.name}"),
-            exit_layer=exit_layer,
             keep=keep,
             preset="paper",
             processes=0,  # a process takes long to start

@@ -1,4 +1,4 @@
-"""The paper's figures: data and a way to draw it, as PNG, SVG, JSON and Markdown."""
+"""The paper's figures: data and a way to draw it, as PNG, JSON and Markdown."""
 
 import io
 import json
@@ -46,20 +46,18 @@ class PaperFigure:
         """The picture with its caption."""
         return f"### {self.title}\n\n![{self.title}]({self.name}.png)\n\n{self.caption}\n"
 
-    def render(self, kind: str) -> bytes:
-        """The picture as `png` or `svg`; the same data give the same bytes."""
+    def render(self) -> bytes:
+        """The picture as PNG; the same data give the same bytes."""
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        settings = {"svg.hashsalt": "ridgerank", "svg.fonttype": "none", "font.size": 9}
-        with mpl.rc_context({**settings, "font.family": "DejaVu Sans"}):
+        with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans"}):
             figure = Figure(figsize=self.size, layout="constrained")
             FigureCanvasAgg(figure)
             self.draw(figure)
             file = io.BytesIO()
-            metadata = {"Date": None} if kind == "svg" else {"Software": None}
-            figure.savefig(file, format=kind, dpi=120, metadata=metadata)
+            figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
         return file.getvalue()
 
 

@@ -24,12 +24,11 @@ from experiments.reproduce.figures import (
 from experiments.reproduce.prepare import Need, prepare
 from experiments.reproduce.settings import ExperimentSettings
 from experiments.reproduce.stages.checkpoint import StageProgress
-from experiments.reproduce.studies.significance import significance, weights
 from experiments.reproduce.tables.ablation import table3
 from experiments.reproduce.tables.efficiency import table4
 from experiments.reproduce.tables.quality import table1, table2, table5, table8
 from experiments.reproduce.tables.table import Table
-from experiments.reproduce.tables.weights import table6, table7, table9
+from experiments.reproduce.tables.weights import table6, table7, table9, weights
 from ridgerank.atomic import replace_file, replace_text_file
 from ridgerank.errors import DatasetError
 from ridgerank.trec import write_run
@@ -66,7 +65,6 @@ CATALOGUE: Mapping[str, CatalogueEntry] = {
     "figure7": _entry(figure7, Need.FIRST, Need.DEEP, Need.BASELINES),
     "figure8": _entry(figure8, Need.FIRST, Need.BASELINES),
     "weights": _entry(weights, Need.ALL),
-    "significance": _entry(significance, Need.ALL, Need.BASELINES),
 }
 """The paper's tables 1 to 9 and figures 2 to 8 (figure 1 shows the method), and two tables of ours."""
 
@@ -122,17 +120,13 @@ def run_experiments(
 
 
 def write_result(result: Table | PaperFigure, out: Path) -> None:
-    """JSON and Markdown; of a figure PNG and SVG as well."""
-    for suffix, text in (
-        ("json", result.to_json()),
-        ("md", result.to_markdown()),
-    ):
+    """JSON and Markdown; of a figure PNG as well."""
+    for suffix, text in (("json", result.to_json()), ("md", result.to_markdown())):
         with replace_text_file(out / f"{result.name}.{suffix}") as file:
             file.write(text)
     if isinstance(result, PaperFigure):
-        for kind in ("png", "svg"):
-            with replace_file(out / f"{result.name}.{kind}") as scratch:
-                scratch.write_bytes(result.render(kind))
+        with replace_file(out / f"{result.name}.png") as scratch:
+            scratch.write_bytes(result.render())
 
 
 def write_runs(analysis: Analysis, folder: Path) -> None:

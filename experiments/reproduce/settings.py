@@ -75,9 +75,6 @@ class ExperimentSettings:
     device: str | None = None
     candidates: int = 20
     keep: Keep = field(default_factory=Keep)
-    exit_layer: int | None = None
-    """ℓ; None is the paper's 21, or three quarters of a model that is less deep."""
-    """Below it the query runs alone; the paper has no such band."""
     calibration_queries: int = 154
     """Spread evenly over the corpora of the first family."""
     sample_weight: float = 0.85

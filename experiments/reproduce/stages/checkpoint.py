@@ -8,20 +8,16 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ridgerank.atomic import replace_file, replace_text_file
+from ridgerank.cli._console import Bar
 from ridgerank.errors import LineageMismatch
 from ridgerank.lineage import Lineage, list_differences
 from ridgerank.store.vector_columns import VectorOrigin
-
-if TYPE_CHECKING:
-    from ridgerank.scoring.shallow import ShallowPass
-
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -127,19 +123,6 @@ def require_lineage(folder: Path, at_hand: Lineage | VectorOrigin) -> None:
         )
 
 
-class StageProgress(Protocol):
-    """A progress bar on a terminal, or nothing."""
-
-    def start(self, what: str, total: int) -> None:
-        """Begin to count `total` items."""
-
-    def advance(self, count: int = 1) -> None:
-        """Count `count` more items as done."""
-
-    def echo(self, text: str) -> None:
-        """Print a line."""
-
-
 class SilentProgress:
     """Progress that is not shown."""
 
@@ -153,24 +136,5 @@ class SilentProgress:
         """Do nothing."""
 
 
-class LazyShallowPass:
-    """Opens a model over its store on first use, and closes the store if it was opened."""
-
-    def __init__(self, open_pass: Callable[[], "ShallowPass"]) -> None:
-        self._open_pass = open_pass
-        self._opened: ShallowPass | None = None
-
-    def get(self) -> "ShallowPass":
-        """The pass, the same one every time."""
-        if self._opened is None:
-            self._opened = self._open_pass()
-        return self._opened
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._opened is not None:
-            self._opened.store.close()
+StageProgress: TypeAlias = Bar | SilentProgress
+"""A progress bar on a terminal, or nothing."""

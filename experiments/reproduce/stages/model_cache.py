@@ -79,16 +79,9 @@ class ModelCache:
         return TargetCache(folder, self._lineage(model))
 
     def _lineage(self, model: "Backbone") -> "Lineage":
-        from ridgerank.lineage import StorageSetting
+        from ridgerank.lineage import StorageSetting, default_exit_layer
 
-        return model.lineage(StorageSetting(self._settings.keep, self.exit_layer(model)))
-
-    def exit_layer(self, model: "Backbone") -> int:
-        """The exit layer of the settings, or the default of a model of this depth."""
-        from ridgerank.lineage import default_exit_layer
-
-        layer = self._settings.exit_layer
-        return default_exit_layer(model.geometry.layers) if layer is None else layer
+        return model.lineage(StorageSetting(self._settings.keep, default_exit_layer(model.geometry.layers)))
 
     @cached_property
     def max_pixels(self) -> int:

@@ -74,9 +74,8 @@ def table3(analysis: Analysis) -> Table:
         "table3",
         f"Table 3. Components of RidgeRank, {backbone}",
         f"nDCG@5 in percent on the {sum(len(sample.queries) for sample in samples)} calibration queries, "
-        "each "
-        f"corpus by the readout that left it out, w = {weight} unless fusion is removed; Δ is what removing "
-        "a component costs.",
+        f"each corpus by the readout that left it out, w = {weight} unless fusion is removed; Δ is what "
+        "removing a component costs.",
         tuple(columns),
         tuple(table_rows),
         (f"queries of the sample: {counts}", f"λ = {penalty:g} throughout"),

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.protocols import recovery
 from experiments.reproduce import paper
 from experiments.reproduce.analysis import Analysis
-from experiments.reproduce.method_results import LATENCY_RESAMPLES, MethodLatency, MethodResult, interval_95
+from experiments.reproduce.method_results import RESAMPLES, MethodLatency, MethodResult, interval_95
 from experiments.reproduce.studies.weight_rules import compare_weight_rules
 from experiments.reproduce.tables.table import Cell, Column, Row, Table, text_columns
 
@@ -39,7 +39,7 @@ def table4(analysis: Analysis) -> Table:
         tuple(rows),
         (
             f"full passes over all images were timed on {len(reference.samples_ms)} of {queries} queries; "
-            f"intervals are 95 %, from the timed queries drawn again ({LATENCY_RESAMPLES} times)",
+            f"intervals are 95 %, from the timed queries drawn again ({RESAMPLES} times)",
             "judged weight: w* read with the judgements of the next corpus, as deployed in the paper; "
             "label-free weight: the one-factor model of the paper's §B.6, read on the corpus' own queries "
             f"without any judgement, with {settings.backbones[0]}'s full-depth margin as the third score",

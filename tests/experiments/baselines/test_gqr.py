@@ -1,7 +1,6 @@
 """GQR against its published code, on vectors made by a formula: the same on every machine."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from experiments.baselines.gqr import (
     RefinementSettings,
     refine_together,
 )
-from ridgerank.ragged import Floats
 
 PAGES, PAGE_VECTORS, QUERIES, QUERY_VECTORS, DIM, TEXT_DIM = 12, 9, 3, 6, 16, 8
 
@@ -51,10 +49,6 @@ RECORDED = json.loads((Path(__file__).parents[2] / "fixtures/gqr_as_published.js
 """What the published code gave for the same vectors."""
 
 
-def kl(first: Floats, second: Floats) -> float:
-    return float((first * np.log(first / second)).sum())
-
-
 def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
     """One token (1, 0), pages (1, 0) and (0, 1), a guide that is certain of the second.
 
@@ -65,10 +59,7 @@ def test_the_first_step_of_two_pages_is_as_computed_by_hand() -> None:
     query, pool = torch.tensor([[1.0, 0.0]]), PagePool(pages, torch.device("cpu"))
     guidance, settings = np.array([0.0, 100.0]), RefinementSettings()
     [refined] = refine_together(query, pool, guidance, settings, learning_rates=(0.1,), steps=(1,))
-    first = math.e / (math.e + 1)
-    expected = kl(np.array([first / 2, 1 - first / 2]), np.array([first, 1 - first]))
-    assert refined.losses[0] == pytest.approx(expected, rel=1e-5)
-    assert refined.vectors[0].tolist() == pytest.approx([0.9, 0.1], abs=1e-5)
+    assert refined[0].tolist() == pytest.approx([0.9, 0.1], abs=1e-5)
 
 
 def recorded(setting: tuple[float, int], query: int) -> Any:  # noqa: ANN401 (a row of the file)
@@ -103,9 +94,9 @@ def test_scores_refined_under_all_settings_together_are_those_of_the_published_c
     together = refine_together(vectors, pool, guidance, settings, learning_rates=LEARNING_RATES, steps=STEPS)
     for setting, refined in zip(GRID, together, strict=True):
         row = recorded(setting, query)
-        assert pool.mean_maxsim(refined.vectors[None])[0].numpy() == pytest.approx(row["scores"], abs=1e-5)
+        assert pool.mean_maxsim(refined[None])[0].numpy() == pytest.approx(row["scores"], abs=1e-5)
     if query == 0:  # the last setting moves furthest
-        assert together[-1].vectors.numpy() == pytest.approx(np.array(RECORDED["vectors"]), abs=1e-5)
+        assert together[-1].numpy() == pytest.approx(np.array(RECORDED["vectors"]), abs=1e-5)
 
 
 def test_a_shorter_page_is_not_matched_by_its_padding() -> None:

@@ -43,7 +43,6 @@ def test_queries_come_with_their_language_and_graded_judgements(like_vidore2: Da
         "margin french",
     ]
     assert judged_queries.qrels["0"] == {"0": 2, "1": 1}
-    assert judged_queries.languages == {"english": 2, "french": 2}
     assert judged_queries.left_out == 2
 
 
@@ -54,7 +53,6 @@ def test_a_table_for_each_language_keeps_equal_ids_apart(tmp_path: Path) -> None
     assert [query.query_id for query in french.queries] == ["french-q0", "french-q1", "french-q2"]
     assert french.qrels["french-q1"] == {"p/1": 2}
     assert len(both.queries) == 6
-    assert both.languages == {"english": 3, "french": 3}
     with pytest.raises(DatasetError, match="no query in klingon; its languages are: english, french"):
         read_judged_queries(tables, ["klingon"])
 
@@ -64,7 +62,6 @@ def test_pages_of_the_same_bytes_are_one_page_with_the_best_grade(
 ) -> None:
     files = write_pages(like_vidore2, tmp_path / "work")
     assert files.rename_pages({"q": {"3": 1, "4": 2, "0": 1}}) == {"q": {"3.png#1": 2, "0.png#1": 1}}
-    assert files.note("small") == "small: 1 of 5 pages are copies and count as one"
 
 
 def test_ids_that_are_no_file_names_are_spelled_out(like_vidore3: DatasetTables, tmp_path: Path) -> None:
@@ -105,7 +102,6 @@ def test_a_family_is_read_in_the_order_of_the_papers_tables(tmp_path: Path) -> N
     biomed = benchmark.corpora[0]
     assert biomed.qrels == {"0": {"0.png#1": 2, "1.jpg#1": 1}, "1": {"3.png#1": 2}}
     assert "8 queries in all, the paper counts 1,038" in benchmark.note
-    assert "Biomed: 1 of 5 pages are copies" in benchmark.note
     corpus = load_vidore("vidore2", tmp_path / "w", corpora=frozenset({"Econ"}), local=tmp_path / "hub")
     assert [corpus.name for corpus in corpus.corpora] == ["Econ"]
     with pytest.raises(DatasetError, match="no corpus 'econ' in vidore2; there are: Biomed, Econ"):

@@ -10,9 +10,13 @@ import pytest
 
 from experiments.baselines.gqr import GRID as REFINEMENTS
 from experiments.protocols import GRID, WeightSweep
-from experiments.reproduce.method_results import choose_refinements, interval_95, measure_latency
+from experiments.reproduce.method_results import (
+    choose_refinements,
+    compare_differences,
+    interval_95,
+    measure_latency,
+)
 from experiments.reproduce.stages.checkpoint import Arrays, compute_in_parts, is_complete, require_lineage
-from experiments.reproduce.studies.significance import compare_differences
 from experiments.reproduce.studies.weight_rules import Subset, split_half
 from experiments.reproduce.tables.table import Column, Row, Table, text_columns
 from ridgerank.errors import LineageMismatch
@@ -29,12 +33,11 @@ def test_the_difference_is_the_mean_over_corpora_not_over_queries() -> None:
     assert comparison.queries == 6
 
 
-def test_a_clear_gain_is_significant_and_its_interval_is_above_zero() -> None:
+def test_the_interval_of_a_clear_gain_is_above_zero() -> None:
     chance = np.random.default_rng(0)
     comparison = compare_differences(
         [chance.normal(3.0, 4.0, size=80), chance.normal(3.0, 4.0, size=60)], seed=0
     )
-    assert comparison.p_value < 0.001
     assert 0 < comparison.low < comparison.difference < comparison.high
 
 
