@@ -115,7 +115,6 @@ def trial_command(
     from ridgerank.store.page_store import PageStore
     from ridgerank.trec import read_qrels, read_queries
 
-    start = time.perf_counter()
     given = [] if questions is None else read_queries(questions)
     judgements = {} if qrels is None else read_qrels(qrels)
     if questions is None and (qrels is not None or run is not None):
@@ -131,7 +130,8 @@ def trial_command(
             _refuse_slow_model(paths, settings, model, minutes)
         echo("storing the text of every page")
         index_documents(paths, store, model, only=())
-    scans = _read_scans(paths, store, model, most=int(2 * minutes)) if paths else 0
+    scans = _read_scans(paths, store, model, most=int(minutes)) if paths else 0
+    start = time.perf_counter()
     with PageStore.open(store) as pages:
         asked = _read_questions(pages, given, judgements)
         searches = _search(pages, asked, run, dense)
