@@ -65,6 +65,9 @@ def test_what_is_printed_is_utf_8_in_any_locale() -> None:
     assert done.stdout.decode() == "→\n"
 
 
-def test_a_closed_stderr_stops_nothing() -> None:
+def test_a_closed_stream_stops_nothing(tmp_path: Path) -> None:
     command = f"{' '.join(RUN)} --version 2>&-"
     assert subprocess.check_output(command, shell=True, text=True).startswith("ridgerank")
+    run = tmp_path / "run.trec"
+    run.write_text("q Q0 a.pdf#1 1 2.0 t\nq Q0 a.pdf#2 2 1.0 t\n")
+    subprocess.run(f"{' '.join(RUN)} fuse {run} {run} --weight 0.5 >&-", shell=True, check=True)

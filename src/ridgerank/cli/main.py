@@ -3,6 +3,7 @@
 import os
 import sys
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -68,7 +69,8 @@ def main() -> None:
 def run_app(commands: typer.Typer) -> None:
     """Run commands; an error the user can act on is one line on stderr and exit status 1."""
     hide_library_bars()
-    for stream in (sys.stdout, sys.stderr):  # None if it is closed
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (both are None if closed)
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # what is printed is UTF-8, as what is written, in any locale
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
