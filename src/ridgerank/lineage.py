@@ -155,9 +155,7 @@ class Lineage:
     prompt: str
     storage: StorageSetting
     max_pixels: int | None = None
-    """The pixel budget of a page image, None if the model reads text."""
     page_text: str | None = None
-    """How much of a page's text is read (`head 512`, in tokens), None if the model reads images."""
     prompt_name: str | None = None
     made_by: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Release of transformers, dtype and device. Recorded, not compared: the probe of a store tells."""

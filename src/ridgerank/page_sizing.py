@@ -13,7 +13,6 @@ class PageSizing(ABC):
     max_pixels: int
     """The pixel budget: an image of no more is left to the processor."""
     resample: int
-    """The processor's filter, as Pillow numbers them."""
 
     @abstractmethod
     def processed_size(self, width: int, height: int) -> tuple[int, int]:

@@ -40,7 +40,6 @@ def usable_cores() -> int:
 
 
 TASK_TIMEOUT_S = 600.0
-"""How long one task may take before it is declared lost."""
 STARTUP_TIMEOUT_S = 120.0
 """How long a process may take to start, which counts against no call: a machine may be busy."""
 TASKS_AHEAD = 4

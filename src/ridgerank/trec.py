@@ -26,7 +26,6 @@ class Run:
     """All page ids of the run, sorted: the order of codes is the order of ids."""
     lists: Ragged
     codes: Ints
-    """(members,) index into `vocabulary`."""
     scores: Floats
 
     @classmethod

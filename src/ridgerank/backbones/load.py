@@ -27,11 +27,11 @@ from ridgerank.backbones.text import MODEL_CLASSES, CausalText, choose_prompt, p
 from ridgerank.backbones.weights import (
     NO_CODE,
     PREFIX,
+    apply_adapter,
     find_adapter_base,
     find_weights,
     load_config,
     load_ranking_head,
-    merge_adapter,
     reading,
     require_sizes,
 )
@@ -119,7 +119,7 @@ def load_backbone(
     if adapter is not None:
         with reading("the adapter", adapter):
             renamed = {} if family is None else family.former_names
-            merge_adapter(model, adapter, revision, renamed=renamed)
+            apply_adapter(model, adapter, revision, renamed=renamed, merge=True)
     model.eval()
     backbone: Backbone
     if family is None:

@@ -27,7 +27,6 @@ class Preset:
     repository: str
     """Where it is published: a whole model, or a peft adapter that names its base."""
     family: str
-    """The `model_type` of its body."""
     prompt: Prompt
     max_pixels: int
     """Pixel budget of a page, as its authors or first users ran it."""

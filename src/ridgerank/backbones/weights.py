@@ -172,32 +172,21 @@ def find_adapter_base(source: str, revision: str | None = None) -> str | None:
     return base
 
 
-def merge_adapter(
-    model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
-) -> None:
-    """Add an adapter to the weights of its base; the model has the same parts as before."""
-    apply_adapter(model, source, revision, renamed=renamed)
-    from peft.tuners.tuners_utils import BaseTunerLayer
-    from peft.utils.other import ModulesToSaveWrapper
-
-    for name, module in list(model.named_modules()):
-        if isinstance(module, BaseTunerLayer):
-            module.merge()
-            plain: nn.Module = module.get_base_layer()
-        elif isinstance(module, ModulesToSaveWrapper):
-            plain = module.modules_to_save[module.active_adapters[0]]
-        else:
-            continue
-        parent, _, part = name.rpartition(".")
-        setattr(model.get_submodule(parent), part, plain)
-
-
 def apply_adapter(
-    model: PreTrainedModel, source: str, revision: str | None, *, renamed: Mapping[str, str]
+    model: PreTrainedModel,
+    source: str,
+    revision: str | None,
+    *,
+    renamed: Mapping[str, str],
+    merge: bool = False,
 ) -> set[str]:
-    """Put an adapter into the model; returns the parts it replaces. `renamed` are patterns of older names."""
+    """Put an adapter into the model; returns the parts it replaces. `renamed` are patterns of older names.
+
+    With `merge` it is added to the weights, and the model has the same parts as before.
+    """
     require_packages("peft")
-    from peft import PeftConfig, inject_adapter_in_model
+    from peft import PeftConfig
+    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING
     from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
 
     where = {"revision": revision} if revision else {}
@@ -213,7 +202,7 @@ def apply_adapter(
     longest = max((side for tensor in stored.values() for side in tensor.shape), default=0)
     if (rank := getattr(config, "r", 0)) > longest:
         raise BackboneError(f"the adapter {source!r} has settings of rank {rank:,}, and no such tensor")
-    inject_adapter_in_model(config, model)
+    tuner = PEFT_TYPE_TO_TUNER_MAPPING[config.peft_type](model, config, "default")
     weights = {}
     for name, value in stored.items():
         name = name.removeprefix("base_model.model.")
@@ -229,6 +218,8 @@ def apply_adapter(
             "another layout"
         )
     set_peft_model_state_dict(model, weights)
+    if merge:
+        tuner.merge_and_unload()
     return set(config.modules_to_save or ())
 
 

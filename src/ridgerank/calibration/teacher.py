@@ -140,7 +140,6 @@ class TeacherScores:
 
     name: str
     scores: Mapping[str, Mapping[str, float]]
-    """Query id → page id → score."""
 
 
 def target_column(

@@ -31,7 +31,6 @@ class Failure:
     reference: str
     """The file, `report.pdf`, or the page, `report.pdf#3`, when only that page is lost."""
     reason: str
-    """One line: what was found, and what to do about it."""
     path: Path | None = field(default=None, compare=False)
 
     def __str__(self) -> str:

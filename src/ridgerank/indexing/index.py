@@ -59,7 +59,6 @@ class IndexProgress:
     total: int = 0
     """Different pages under the paths; 0 until all are listed."""
     nbytes: int = 0
-    """Prefixes and vectors committed so far."""
     failure: Failure | None = None
     """The file or page that could not be read just now; indexing continues."""
     searchable: bool = False
@@ -89,7 +88,6 @@ class IndexReport:
     replaced: int
     """Pages of files that have changed since: removed."""
     skipped_files: int
-    """Files in folders that are neither PDF nor image."""
     prefix_bytes: int
     seconds: float
     failures: tuple[Failure, ...]

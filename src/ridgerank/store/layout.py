@@ -91,18 +91,15 @@ class LayerGroup:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Basis:
-    """What turns pages into coefficients and back, the same for every page of a store."""
+    """What turns pages into coefficients and back, and keys by a `Rotation`, the same for a whole store."""
 
     shared: NDArray[np.float32]
     """(2, layers, kv_heads, positions, head_dim): keys, turned, and values before the page, held once."""
     tail: NDArray[np.float32]
     """(2, layers, kv_heads, positions, head_dim): keys, not turned, and values after the page, on average."""
     frequencies: NDArray[np.float64]
-    """(axes, pairs): by which angle a pair of key channels turns for one position along an axis."""
     interleaved: bool
-    """Whether channels 2 i and 2 i + 1 make a pair; else i and i + pairs."""
     scaling: float
-    """By how much turned channels are stretched, too."""
     layers_per_group: int
     keys: tuple[LayerGroup, ...]
     """Of keys before they are turned by their position."""
@@ -182,12 +179,9 @@ class PackedPrefix:
     visual: NDArray[np.bool_]
     """(positions,): which of the kept positions hold the page."""
     next_position: int
-    """The rotary position at which the query suffix starts."""
     grid: tuple[int, int]
-    """Rows and columns of the page's visual positions before any was dropped."""
     basis: Basis | None = None
     lost: float = 0.0
-    """The share of the page's squares that the basis cuts."""
 
     @property
     def shared_count(self) -> int:

@@ -248,7 +248,6 @@ class StoredPage:
     source: str
     text: str
     thumbnail: bytes
-    """A small encoded image, empty where there is none."""
     vectors: NDArray[np.float16] | None = None
     """(vectors, dim): the retriever's vectors, None until they are stored."""
 

@@ -33,7 +33,6 @@ class VectorOrigin:
     source: str
     """The name or folder the retriever was loaded from, to load it again. Not compared: the weights are."""
     fingerprint: str
-    """Digest of the retriever's weights, processor and prompts."""
     dim: int
 
     def to_json(self) -> str:
