@@ -32,30 +32,6 @@ pytestmark = pytest.mark.slow
 QUERY = "What was the revenue in 2023?"
 
 
-def test_the_pretend_device_raises_where_cuda_would() -> None:
-    with pretend_cuda():
-        there, here = torch.ones(3, device="cuda"), torch.ones(3)
-        assert (there.device.type, (there + 1).device.type, there.cpu().device.type) == (
-            "cuda",
-            "cuda",
-            "cpu",
-        )
-        assert isinstance(here.to("cuda"), OnDevice)
-        assert there[torch.tensor([1])].device.type == "cuda"
-        for mixed in (
-            lambda: there + here,
-            lambda: torch.cat([there, here]),
-            lambda: here[torch.tensor([0], device="cuda")],
-            lambda: there.index_select(0, torch.tensor([0])),
-            lambda: there.__setitem__(slice(0, 3), here),
-            lambda: torch.add(here, here, out=there),
-        ):
-            with pytest.raises(RuntimeError, match="one device"):
-                mixed()
-        with pytest.raises(TypeError, match="numpy"):
-            np.asarray(there)
-
-
 @pytest.mark.parametrize("preset", ["paper", "small"])
 def test_every_command_keeps_to_the_device(preset: str, tmp_path: Path, model_folder: Path) -> None:
     """Index with a retriever, calibrate, search, explain and serve; the host ranks the store alike."""

@@ -53,14 +53,6 @@ def test_the_sdist_holds_what_tests_and_images_need(dist: Path) -> None:
         assert any(name.startswith(f"{folder}/") for name in names)
 
 
-def test_twine_accepts_both(dist: Path) -> None:
-    pytest.importorskip("twine", reason="the [release] extra is not installed")
-    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, sorted(dist.iterdir()))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("PASSED") == 2
-
-
 def test_the_workflow_tests_every_python_that_is_claimed_on_linux_and_macos() -> None:
     matrix = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]["strategy"][
         "matrix"

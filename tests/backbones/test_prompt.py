@@ -57,12 +57,6 @@ def test_control_tokens_in_a_query_or_on_a_page_stay_plain_text(
     assert backbone.tokens.suffix(hostile)[1 : len(query)] == query[:-1]
 
 
-def test_the_answers_are_single_tokens_after_the_cue(built: Built, backbone: Backbone) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(built.folder)
-    answers = [tokenizer.decode([token]) for token in backbone.tokens.answers]
-    assert answers == list(backbone.prompt.answers or ())
-
-
 def characters(*added: str) -> Tokenizer:
     """One token per byte, and two that reach over a cut: a newline with what follows, and `yes`, `no`."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -9,14 +9,6 @@ from ridgerank.backbones.vision import tiled
 from tests.backbones.small_models import FAMILIES
 
 
-def test_cells_cover_the_page_once_in_raster_order() -> None:
-    found = cells(3, 4)
-    assert found.shape == (12, 4)
-    left, top, right, bottom = found.T
-    assert ((right - left) * (bottom - top)).sum() == pytest.approx(1)
-    assert found[5].tolist() == [1 / 4, 1 / 3, 2 / 4, 2 / 3]
-
-
 @pytest.mark.parametrize("longer", range(1, 9))
 def test_tiles_are_laid_out_as_the_processor_cut_them(longer: int) -> None:
     """The processor cuts the longer side into a fixed number and the other into as many as it needs."""

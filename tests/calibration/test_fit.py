@@ -84,18 +84,10 @@ def test_a_made_question_is_scored_by_a_readout_that_saw_no_page_of_its_document
     assert len(readout.score(elsewhere, {**documents, "new": "another document"})) == len(expected)
 
 
-@pytest.mark.parametrize(
-    ("lists", "corpora", "folds"),
-    [
-        (24, "abc", {"a", "b", "c"}),
-        (24, "ab", {f"part {number}" for number in range(1, 5)}),
-        (40, "", {f"part {number}" for number in range(1, 9)}),
-    ],
-)
-def test_corpora_are_the_folds_where_three_are_named_else_parts(
-    lists: int, corpora: str, folds: set[str]
-) -> None:
-    assert set(fitted(one_option(lists, corpora=corpora)).penalty.chosen) == folds
+def test_corpora_are_the_folds_where_three_are_named_else_parts() -> None:
+    for lists, corpora, parts in ((24, "abc", 0), (24, "ab", 4), (40, "", 8)):
+        folds = [f"part {number}" for number in range(1, parts + 1)] or list(corpora)
+        assert sorted(fitted(one_option(lists, corpora=corpora)).penalty.chosen) == folds
 
 
 def test_fewer_than_sixteen_lists_are_refused() -> None:

@@ -46,10 +46,7 @@ def test_only_pages_without_a_layer_are_read_and_everything_else_passes_through(
     assert engine.calls == 1
     assert [page.text for page in out[:2] if isinstance(page, Page)] == ["what the image shows", printed.text]
     assert (out[1], out[2]) == (printed, failure)
-
-
-def test_a_layer_of_few_signs_stays_where_the_image_yields_fewer() -> None:
-    engine = Counting("pg")
+    engine = Counting("pg")  # a layer of few signs stays where the image yields fewer
     (page,) = recognize_pages([drawn("a", layer="page 12")], engine)
     assert isinstance(page, Page)
     assert (page.text, engine.calls) == ("page 12", 1)

@@ -60,12 +60,6 @@ def test_pages_come_in_the_order_of_the_files_with_what_is_none_in_its_place(
     assert len({page.image.tobytes() for page in pages}) == len({page.page_id for page in pages}) == 10
 
 
-def test_listing_renders_nothing(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PdfReader, "read", lambda *_, **__: pytest.fail("rendered"))
-    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
-    assert len(_refs(corpus)) == 10
-
-
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_bad_file_costs_one_line_and_the_rest_goes_on(tmp_path: Path, processes: int) -> None:
     good = numbered_pdf(1)

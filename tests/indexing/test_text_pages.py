@@ -1,20 +1,15 @@
 """Pages as text, from documents through the store to states."""
 
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
-from ridgerank.backbones.base import Backbone, full_margins
+from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import PrefixBatch
 from ridgerank.backbones.load import load_backbone
 from ridgerank.backbones.model_settings import ModelSettings
-from ridgerank.calibration.calibrate import calibrate
-from ridgerank.calibration.queries import cut_questions
-from ridgerank.calibration.teacher import TargetCache
 from ridgerank.documents.ocr import Recognizer
 from ridgerank.documents.pdf import PdfReader
 from ridgerank.errors import LineageMismatch
@@ -23,12 +18,11 @@ from ridgerank.lineage import Keep
 from ridgerank.processes import IsolatedProcess
 from ridgerank.records import STATES, Page, State
 from ridgerank.reranker.explain import explain
-from ridgerank.reranker.reranker import Reranker
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store.page_store import PageStore
-from ridgerank.store.sidecar import calibrations_folder, rerender_pages
+from ridgerank.store.sidecar import rerender_pages
 from tests.backbones.small_text_models import build_text
-from tests.calibrated_store import WordOverlap, write_reports
+from tests.calibrated_store import write_reports
 from tests.conftest import write_pdf
 from tests.documents import pool_tasks
 
@@ -103,36 +97,6 @@ def test_a_store_says_what_to_load_its_model_with(folder: Path, tmp_path: Path) 
         ShallowPass(settings.load(), opened)
         with pytest.raises(LineageMismatch, match="plain' there"):
             ShallowPass(load_backbone(folder, device="cpu", page_text="head 40"), opened)
-
-
-def test_a_calibration_is_taught_by_the_text_of_pages(backbone: Backbone, tmp_path: Path) -> None:
-    reports, uri = write_reports(tmp_path / "reports", pages=20), str(tmp_path / "store")
-    sizes: Any = {"candidates": 4, "query_count": 16}
-    index_documents([reports], uri, backbone, processes=0)
-    with PageStore.open(uri) as opened:
-        texts = opened.texts()
-        retriever = WordOverlap(texts)
-        made = calibrate(opened, backbone=backbone, retriever=retriever, **sizes)
-        cache = TargetCache(calibrations_folder(uri), opened.lineage)
-    assert made.diagnostics.lists == 16
-    query = cut_questions(texts, 16)[0].text
-    ids = [candidate.page_id for candidate in retriever.search_many([query], 4)[0]]
-    kept = torch.tensor([cache.target("margin", query, page_id) for page_id in ids])
-    full = full_margins(backbone, query, [texts[page_id] for page_id in ids])
-    torch.testing.assert_close(kept, full, rtol=1e-4, atol=1e-4)
-    shutil.rmtree(reports)  # what is stored of them is enough
-    chunks = {
-        f"{page}@{start}": text[start : start + 90] for page, text in texts.items() for start in (0, 90)
-    }
-    cut = calibrate(uri, backbone=backbone, texts=chunks, name="chunks", **sizes)
-    assert (cut.retriever, cut.diagnostics.lists, len(cut.readout.vector)) == (
-        "bm25",
-        16,
-        len(made.readout.vector),
-    )
-    with Reranker.open(uri, readout="chunks", backbone=backbone) as reranker:
-        ranking = reranker.rank(query, list(chunks.values())[:6])
-        assert (ranking.reranked, len(ranking.pages), ranking.weight) == (True, 6, cut.weight.weight)
 
 
 def test_an_explanation_names_the_lines_the_query_looked_at(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ridgerank.store.lance_dataset import open_dataset
-from ridgerank.store.page_store import Catalog, IndexedCatalog, PageStore, has_page_index
+from ridgerank.store.page_store import Catalog, IndexedCatalog, PageStore
 from ridgerank.store.store_writer import StoreWriter
 from tests.store.pages import LINEAGE, page_id, row
 
@@ -55,13 +55,3 @@ def test_no_more_pages_are_remembered_than_allowed(indexed: PageStore) -> None:
         assert catalog.entries(ids) == expected.entries(ids)
         assert catalog.resolve([f"report.pdf#{first + 1}"])
     assert catalog._cache.counts().pages == 4
-
-
-def test_indexing_again_takes_later_pages_in(indexed: PageStore) -> None:
-    with StoreWriter(indexed.uri, LINEAGE) as writer:
-        writer.index_pages()
-    opened = open_dataset(indexed.uri)
-    assert opened is not None
-    assert has_page_index(opened)
-    for name in ("page_id_idx", "references_idx"):
-        assert opened.stats.index_stats(name)["num_unindexed_rows"] == 0

@@ -10,17 +10,14 @@ import torch
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.backbones.decoder import Decoder
-from ridgerank.backbones.load import load_backbone
 from ridgerank.errors import LineageMismatch
 from ridgerank.indexing.index import index_documents
-from ridgerank.lineage import Keep, StorageSetting
 from ridgerank.scoring.shallow import ShallowPass
 from ridgerank.store import layout
 from ridgerank.store.page_store import PageStore
 from ridgerank.store.probe import compare_scores, run_probe
 from tests.conftest import write_pdf
 
-_PRECISIONS = (torch.float32, torch.bfloat16)
 SCORES = np.random.default_rng(0).normal(size=(2, 8))
 
 
@@ -45,13 +42,6 @@ def disturbed(backbone: Backbone, noise: float) -> Backbone:
     text = other._text_model()
     other._decoder = Decoder(other._take_block, other.geometry, rotary=text.rotary_emb, rotate=other.rotate)
     return other  # type: ignore[no-any-return]
-
-
-def test_the_same_weights_in_another_precision_have_one_fingerprint(model_folder: Path) -> None:
-    wide, narrow = (load_backbone(str(model_folder), device="cpu", dtype=dtype) for dtype in _PRECISIONS)
-    assert wide.fingerprints == narrow.fingerprints
-    made_by = [each.lineage(StorageSetting(Keep(), 2)).made_by["dtype"] for each in (wide, narrow)]
-    assert made_by == ["float32", "bfloat16"]
 
 
 def test_a_little_noise_is_accepted_and_much_is_refused(store: str, small_backbone: Backbone) -> None:
