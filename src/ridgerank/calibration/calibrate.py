@@ -201,10 +201,7 @@ def calibrate(
 
 @contextmanager
 def over_texts(workbench: Workbench, texts: Mapping[str, str] | None) -> Iterator[Workbench]:
-    """The same model over `READ_TEXTS` of these texts, if any are given, as this store would hold them.
-
-    BM25 finds them.
-    """
+    """The same model over `READ_TEXTS` of these texts, if any are given, as stored here; BM25 finds them."""
     if texts is None:
         yield workbench
         return

@@ -176,10 +176,7 @@ def render_locations(
 def rerender_pages(
     store: PageStore, page_ids: Sequence[str], *, max_pixels: PixelBudget, documents: Sequence[Path] = ()
 ) -> Iterator[list[Page]]:
-    """Pages of a store, `BATCH_PAGES` at a time; an error names those whose documents are not found.
-
-    Of a store whose model reads text the stored text is all that is needed.
-    """
+    """Pages of a store, `BATCH_PAGES` at a time, of a text model as stored; an error names missing ones."""
     if store.lineage.page_text is not None:
         for start in range(0, len(page_ids), BATCH_PAGES):
             stored = store.pages(page_ids[start : start + BATCH_PAGES])
