@@ -23,6 +23,20 @@ _HOST_INDEX = {"__getitem__"}
 _HOST_ONLY = {"numpy", "__array__", "data_ptr"}
 
 
+class OnDevice(Tensor):
+    """A tensor of the pretend device."""
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 (whatever the function gives)
+        return run(func, args, dict(kwargs or {}))
+
+
 class _Mode(TorchFunctionMode):
     def __torch_function__(
         self,
@@ -32,12 +46,6 @@ class _Mode(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 (whatever the function gives)
         return run(func, args, dict(kwargs or {}))
-
-
-class OnDevice(Tensor):
-    """A tensor of the pretend device."""
-
-    __torch_function__ = classmethod(_Mode.__torch_function__)  # type: ignore[assignment]
 
 
 def run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pypdfium2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,22 +56,6 @@ def test_a_pdf_of_too_many_pages_is_refused(report: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(pdf_module, "MAX_DOCUMENT_PAGES", 4)
     with pytest.raises(DocumentError, match="5 pages, more than 4"):
         count_pages(report)
-
-
-def test_a_document_is_opened_once_for_all_its_pages(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Path] = []
-    truly_open = pdf_module._open
-
-    def counting(path: Path) -> pypdfium2.PdfDocument:
-        opened.append(path)
-        return truly_open(path)
-
-    monkeypatch.setattr(pdf_module, "_open", counting)
-    other = _write(report.with_name("other.pdf"), numbered_pdf(2))
-    with PdfReader() as reader:
-        for path, number in [(report, 1), (report, 2), (report, 3), (other, 1), (other, 2), (report, 4)]:
-            reader.read(path, number, max_pixels=BUDGET)
-    assert opened == [report, other, report]
 
 
 def test_nothing_of_pdfium_is_left_open(report: Path, tmp_path: Path) -> None:
