@@ -40,7 +40,6 @@ class Prompt:
     """The text of the answer token for a relevant page, then for an irrelevant one; None if a ranking
     head takes their place."""
     name: str = ""
-    """What it is chosen by, where a family may have one of several."""
     closing_tokens: tuple[int, ...] = ()
     """Tokens behind everything, by id, where a model was trained with one that no text stands for."""
 

@@ -57,7 +57,6 @@ class IndexProgress:
     done: int = 0
     """Pages under the paths that the store has, vectors included if a retriever is given."""
     total: int = 0
-    """Different pages under the paths; 0 until all are listed."""
     nbytes: int = 0
     failure: Failure | None = None
     """The file or page that could not be read just now; indexing continues."""
@@ -305,13 +304,11 @@ def _longer_names(path: Path, name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """What remains to be encoded once the documents are listed."""
+    """What remains to be encoded: not what is `stored` with a prefix, nor what is `done` altogether."""
 
     listing: Listing
     stored: frozenset[str]
-    """Pages that have their prefix."""
     done: frozenset[str]
-    """Pages that have all they need."""
     failed: Callable[[Failure], None]
 
 

@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 Parsed = TypeVar("Parsed")
 Skipped: TypeAlias = Callable[[Path, int, Exception], None]
-"""Is told of a line that is skipped: its file, its number, and why."""
 
 GRADES = {"relevant": 2, "partly": 1, "not": 0}
 RECORD, LISTS, QRELS, QUERIES = "judgements.jsonl", "lists.jsonl", "qrels.trec", "queries.jsonl"
