@@ -91,7 +91,7 @@ def test_fields_of_other_servers_are_accepted_and_named(
     scored = client.post("/score", json={"queries": "x", "documents": documents, **fields}).json()
     assert all(field in " ".join(scored["warnings"]) for field in fields)
     negative = client.post("/rerank", json={**body, "max_tokens_per_doc": -5})
-    assert "max_tokens_per_doc: Input should be greater than or equal to 0" in negative.text
+    assert "max_tokens_per_doc must be a non-negative integer" in negative.text
 
 
 def test_without_activation_the_score_is_its_log_odds(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from ridgerank.records import MAX_QUERY_CHARACTERS
 from ridgerank.serving.settings import OnOverload
@@ -178,6 +178,13 @@ class ForeignFields(RequestModel):
     return_embeddings: bool | None = None
     user: Name | None = None
 
+    @field_validator("max_tokens_per_doc", mode="before")
+    @classmethod
+    def _check_tokens(cls, tokens: object) -> object:
+        if isinstance(tokens, int) and tokens < 0:
+            raise ValueError("max_tokens_per_doc must be a non-negative integer")  # as vLLM's clients expect
+        return tokens
+
     def unused_fields(self) -> list[str]:
         """The names of the fields above that the request has."""
         unused = ForeignFields.model_fields.keys() - {"max_tokens_per_doc"}
@@ -351,9 +358,7 @@ class ScoreRequest(
     model: Name | None = None
     store: StoreName = None
     request_id: Name | None = None
-    use_activation: bool | None = Field(
-        default=None, description="Not used: a score is as the readout has it."
-    )
+    use_activation: bool | None = Field(default=None, description="Not used: a score is the readout's.")
     deadline_ms: DeadlineMs = None
 
     @property
