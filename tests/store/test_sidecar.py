@@ -26,9 +26,12 @@ def test_many_documents_are_remembered_by_one_write_and_one_that_moves_daily_doe
 ) -> None:
     sizes: list[int] = []
     write = lance_dataset.write_file
-    monkeypatch.setattr(
-        lance_dataset, "write_file", lambda *given: sizes.append(len(given[2])) or write(*given)
-    )
+
+    def note(uri: str, name: str, content: bytes) -> None:
+        sizes.append(len(content))
+        write(uri, name, content)
+
+    monkeypatch.setattr(lance_dataset, "write_file", note)
     for day in range(20):
         paths = {f"{name}.pdf": tmp_path / f"{day:02}/{name}.pdf" for name in range(500)}
         remember_sources(str(tmp_path), paths)
