@@ -318,6 +318,9 @@ def test_unknown_and_empty_documents_stand_last_or_are_left_out_or_an_error(
         "/v2/rerank", json={"query": QUERY, "documents": documents, "on_missing": "error"}
     )
     assert (refused.status_code, refused.json()["code"]) == (404, "page_not_found")
+    other = text_client.post("/v2/rerank", json={"query": QUERY, "documents": ["a text", {"name": 1}]})
+    said = "documents[1]: expected a text, an image or the name of a stored page"
+    assert other.json()["message"] == f"the request is not as expected; {said}"
 
 
 def test_what_is_cut_and_whose_scores_came_is_said(text_client: TestClient) -> None:

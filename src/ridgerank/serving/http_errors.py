@@ -1,7 +1,7 @@
 """The errors of the API: a status, a code for programs, a message for people."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Any
@@ -15,6 +15,7 @@ from ridgerank.serving.settings import Dialect
 
 _SHOWN_CHARACTERS = 80
 _SHOWN_FIELDS = 10
+_DOCUMENTS = ("documents", "items", "text_2", "data_2")
 _KNOWN = {
     404: ("no_such_path", "no such path; /openapi.json lists those there are"),
     405: ("no_such_method", "this path has other methods"),
@@ -90,6 +91,15 @@ def page_not_found(name: str) -> ApiError:
     )
 
 
+def _name_problem(problem: Mapping[str, Any]) -> FieldError:
+    """What is wrong where: a document by its index, whichever of its forms it was compared with."""
+    where, message = problem["loc"], str(problem["msg"]).removeprefix("Value error, ")
+    if len(where) > 2 and where[1] in _DOCUMENTS and not isinstance(where[2], int):
+        index = next((f"[{part}]" for part in where if isinstance(part, int)), "")
+        where, message = (f"{where[1]}{index}",), "expected a text, an image or the name of a stored page"
+    return FieldError(field=".".join(map(str, where))[:200], message=message[:200])
+
+
 def as_api_error(error: Exception) -> ApiError | None:
     """An error that a request caused, as the API has it; None where the fault is the server's own."""
     match error:
@@ -97,13 +107,8 @@ def as_api_error(error: Exception) -> ApiError | None:
             return error
         case RequestValidationError():  # values are not sent back: they may be large
             problems = error.errors()
-            fields = [
-                FieldError(
-                    field=".".join(str(part) for part in problem["loc"])[:200],
-                    message=str(problem["msg"]).removeprefix("Value error, ")[:200],
-                )
-                for problem in problems[:_SHOWN_FIELDS]
-            ]
+            named = dict.fromkeys(map(_name_problem, problems))  # a list is also compared with one document
+            fields = sorted(named, key=lambda each: "[" not in each.field)[:_SHOWN_FIELDS]
             message = f"the request is not as expected; {fields[0].field}: {fields[0].message}"
             too_long = any(problem["type"] == "string_too_long" for problem in problems)
             return ApiError(422, "invalid_request", message, fields=fields, too_long=too_long)
