@@ -13,9 +13,9 @@ import typer
 
 from ridgerank.cli import _options
 from ridgerank.cli._console import Bar, echo, interruptible, warn
-from ridgerank.errors import CalibrationError
+from ridgerank.errors import CalibrationError, QueryError
 from ridgerank.records import Query, ScoredPages
-from ridgerank.trec import Qrels, read_qrels, read_queries, read_run
+from ridgerank.trec import Qrels, read_qrels, read_queries, read_run, read_text
 
 if TYPE_CHECKING:
     from ridgerank.calibration.artifact import Calibration
@@ -160,9 +160,6 @@ def calibrate_command(
 
 def _read_texts(given: str, store: "PageStore") -> dict[str, str]:
     """Texts by name: those of the pages, cut at a number of characters, or the lines of a file."""
-    from ridgerank.errors import QueryError
-    from ridgerank.trec import read_text
-
     texts: dict[str, str] = {}
     if given.isdecimal():
         for page, text in store.texts().items():

@@ -24,18 +24,20 @@ from ridgerank.cli.index import (
     require_documents,
     resolve_settings,
 )
+from ridgerank.documents.render import PageRef, list_pages
 from ridgerank.errors import ExtraMissing, ScoreError, StoreError
-from ridgerank.records import Page, to_json
+from ridgerank.fusion.standardize import fuse_scores
+from ridgerank.ragged import Ragged
+from ridgerank.records import Candidate, Page, Query, State, Target, to_json
+from ridgerank.trec import Qrels, Run, read_qrels, read_queries, read_run
 
 if TYPE_CHECKING:
     from ridgerank.backbones.base import Backbone
     from ridgerank.calibration.calibrate import Workbench
     from ridgerank.calibration.fit import QueryLists
     from ridgerank.calibration.weight import Scorer
-    from ridgerank.records import Candidate, Query, State, Target
     from ridgerank.retrievers.base import Retriever
     from ridgerank.store.page_store import PageStore
-    from ridgerank.trec import Qrels
 
 CANDIDATES, MEASURES = 20, ("nDCG@5", "R@5", "R@20")
 LEAST_QUESTIONS = 16
@@ -52,8 +54,8 @@ FULL_QUESTIONS = 8
 class Asked:
     """What a trial asks."""
 
-    queries: "list[Query]"
-    qrels: "Qrels"
+    queries: list[Query]
+    qrels: Qrels
     """Query id → names of pages → grades."""
     made: bool
     """Whether the judged ones were made from the pages; those that somebody asked are then only shown."""
@@ -63,15 +65,15 @@ class Search(NamedTuple):
     """The candidates of one retriever, and how many retrievers it joins."""
 
     name: str
-    found: "Mapping[Query, Sequence[Candidate]]"
+    found: Mapping[Query, Sequence[Candidate]]
     members: int
 
 
 class ChosenReadout(NamedTuple):
     """A readout that never saw the trial's questions; `blind` says why its weight is 0, if it is."""
 
-    target: "Target"
-    state: "State"
+    target: Target
+    state: State
     score: "Scorer"
     blind: str
     source: str
@@ -113,7 +115,6 @@ def trial_command(
     from ridgerank.backbones.model_settings import ModelSettings, absolute_name
     from ridgerank.indexing.index import encode_pending, index_documents
     from ridgerank.store.page_store import PageStore
-    from ridgerank.trec import read_qrels, read_queries
 
     given = [] if questions is None else read_queries(questions)
     judgements = {} if qrels is None else read_qrels(qrels)
@@ -180,7 +181,6 @@ def _refuse_slow_model(paths: list[Path], settings: IndexSettings, model: "Backb
     """Refuse what would take longer than there is time for, before anything is stored."""
     from ridgerank.calibration.calibrate import READ_PAGES
     from ridgerank.calibration.readout_file import shipped_for
-    from ridgerank.documents.render import PageRef, list_pages
 
     listed = (ref for ref in list_pages(paths, processes=1) if isinstance(ref, PageRef))
     refs = list(islice(listed, LEAST_QUESTIONS * _NEW_CANDIDATES))
@@ -220,10 +220,9 @@ def _read_scans(paths: list[Path], store: str, model: "Backbone", *, most: int) 
     return index_documents(paths, store, model, only=sample, recognizer=recognizer).added
 
 
-def _read_questions(pages: "PageStore", given: "list[Query]", judgements: "Qrels") -> Asked:
+def _read_questions(pages: "PageStore", given: list[Query], judgements: Qrels) -> Asked:
     """Questions of the file, else those judged in the browser, else made ones; pages by their reference."""
     from ridgerank.calibration.queries import QUERIES, cut_questions
-    from ridgerank.records import Query
     from ridgerank.store.judgements import Judgements
     from ridgerank.store.lance_dataset import local_root
 
@@ -256,7 +255,6 @@ def _search(pages: "PageStore", asked: Asked, run: Path | None, dense: str) -> l
     from ridgerank.calibration.calibrate import find_candidates
     from ridgerank.retrievers.base import GivenCandidates
     from ridgerank.retrievers.load import load_retriever
-    from ridgerank.trec import read_run
 
     retrievers: list[Retriever] = [load_retriever("bm25", pages)]
     if dense or (find_spec("sentence_transformers") is not None and is_downloaded(DENSE, None)):
@@ -276,7 +274,7 @@ def _search(pages: "PageStore", asked: Asked, run: Path | None, dense: str) -> l
     return searches
 
 
-def _candidates(query: "Query", searches: list[Search]) -> "list[Candidate]":
+def _candidates(query: Query, searches: list[Search]) -> list[Candidate]:
     """What any retriever finds, each page once."""
     found = {each.page_id: each for search in searches for each in search.found.get(query, [])}
     return list(found.values())
@@ -287,7 +285,7 @@ def _measure(
     model: "Backbone",
     asked: Asked,
     searches: list[Search],
-    kept: "Mapping[Query, list[Candidate]]",
+    kept: Mapping[Query, list[Candidate]],
     end: float,
 ) -> dict[str, Any]:
     """Score the questions, compare every retriever with and without, and reach a verdict before `end`."""
@@ -299,7 +297,6 @@ def _measure(
         reach_verdict,
         widen,
     )
-    from ridgerank.trec import Run
 
     with open_workbench(pages, backbone=model, retriever="bm25") as bench, calibration_progress() as progress:
         readout, agreement = _find_readout(bench, progress)
@@ -352,16 +349,13 @@ def _measure(
 
 
 def _reorder(
-    found: "Sequence[Candidate]",
+    found: Sequence[Candidate],
     query: str,
     scores: "Mapping[tuple[str, str], float]",
     names: "Mapping[str, str]",
     weight: float,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Names of pages → minus their rank, before and after; equal scores keep the retriever's order."""
-    from ridgerank.fusion.standardize import fuse_scores
-    from ridgerank.ragged import Ragged
-
     readout = np.array([scores[query, each.page_id] for each in found])
     lists = Ragged.of_lengths([len(found)])
     fused = fuse_scores(np.array([each.score for each in found]), readout, weight, lists)
@@ -437,8 +431,8 @@ def _run_full_passes(
 
 
 def find_moves(
-    orders: "Mapping[Query, tuple[Mapping[str, float], Mapping[str, float]]]",
-    qrels: "Qrels",
+    orders: Mapping[Query, tuple[Mapping[str, float], Mapping[str, float]]],
+    qrels: Qrels,
     texts: "Mapping[str, str]",
 ) -> list[dict[str, Any]]:
     """The questions whose relevant page moved most, up or down; without judgements, their new first page."""
