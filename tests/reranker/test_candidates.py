@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ridgerank.backbones.base import Backbone
 from ridgerank.errors import ScoreError
-from ridgerank.records import Candidate
 from ridgerank.reranker import candidates
 from ridgerank.reranker.candidates import PAGES_PER_PASS, relevance_scores, to_documents
 from ridgerank.reranker.reranker import Reranker
@@ -33,21 +32,6 @@ def reranker(tmp_path_factory: pytest.TempPathFactory, small_backbone: Backbone)
     retriever = ByDigest(store.page_ids())
     with Reranker(ShallowPass(small_backbone, store), calibration, retriever=retriever) as opened:
         yield opened
-
-
-@pytest.mark.parametrize(
-    "candidates",
-    [
-        [("a", 2.0), ("b", 1.0)],
-        {"a": 2.0, "b": 1.0},
-        [Candidate("a", 2.0), Candidate("b", 1.0)],
-        [["a", np.float32(2.0)], ("b", np.int64(1))],
-    ],
-)
-def test_scores_are_kept_however_they_come(candidates: Any) -> None:  # noqa: ANN401
-    documents = to_documents(candidates)
-    assert [(document.page_names, document.score) for document in documents] == [(["a"], 2.0), (["b"], 1.0)]
-    assert [document.score for document in to_documents(["a", "b"])] == [None, None]
 
 
 @pytest.mark.parametrize(

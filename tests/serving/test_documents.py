@@ -17,19 +17,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> StoreCalls:
     return count_store_calls(monkeypatch)
 
 
-@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank", "/v1/score"])
-def test_the_number_of_lookups_does_not_grow_with_the_documents(
-    client: TestClient, reranker: Reranker, corpus: Corpus, calls: StoreCalls, path: str
-) -> None:
-    queries = {"queries" if path == "/v1/score" else "query": corpus.queries[0]}
-    counts = []
-    for documents in (reranker.store.page_ids()[:2], reranker.store.page_ids()[:12]):
-        calls.lookups.clear()
-        assert client.post(path, json={**queries, "documents": documents}).status_code == 200
-        counts.append(len(calls.lookups))
-    assert counts[0] == counts[1] <= 2  # the request's, and the reranker's own
-
-
 def test_the_event_loop_never_waits_for_the_store(
     client: TestClient, reranker: Reranker, corpus: Corpus, calls: StoreCalls
 ) -> None:
