@@ -1,6 +1,7 @@
 """`ridgerank evaluate`: how good is a run, and is another one better."""
 
 import json
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -8,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from ridgerank.cli._console import WIDTH, echo
+from ridgerank.trec import read_qrels, read_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ridgerank.evaluation.metrics import Evaluation, PairedDifference
 
 Change: TypeAlias = "tuple[str, Evaluation, Evaluation, PairedDifference]"
@@ -45,7 +45,6 @@ def evaluate_command(
     from ridgerank.evaluation.metrics import compare_evaluations, group_by_document
     from ridgerank.evaluation.metrics import evaluate as measure
     from ridgerank.records import to_json
-    from ridgerank.trec import read_qrels, read_run
 
     judgements = read_qrels(qrels)
     groups = group_by_document(judgements) if by_document else None

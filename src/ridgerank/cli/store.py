@@ -9,6 +9,7 @@ import typer
 
 from ridgerank.cli._console import echo
 from ridgerank.cli._options import AsJson
+from ridgerank.errors import RidgeRankError
 
 if TYPE_CHECKING:
     from ridgerank.store.maintenance import Damage
@@ -106,7 +107,6 @@ def check(uri: Uri) -> None:
     Prints a line for each damaged page or file; the exit status is 1 if there is any.
     """
     from ridgerank.calibration.artifact import find_damaged_calibrations
-    from ridgerank.errors import RidgeRankError
     from ridgerank.store.maintenance import find_damage
     from ridgerank.store.page_store import PageStore
     from ridgerank.store.sidecar import open_calibrations

@@ -75,7 +75,11 @@ def explain(
         regions = token_regions(spans, words)
         passages = split_passages(stored.text, spans, weights.tolist(), words)
     else:
-        cells = backbone.regions(page.grid, _aspect(stored, reference))[kept]
+        if not stored.thumbnail:
+            lack = "was stored without a thumbnail, so its shape is unknown; index its document again"
+            raise StoreError(f"{reference} {lack}")
+        with Image.open(io.BytesIO(stored.thumbnail)) as image:
+            cells = backbone.regions(page.grid, image.width / image.height)[kept]
         regions = [(left, top, right, bottom) for left, top, right, bottom in cells.tolist()]
     return Explanation(
         query=query,
@@ -114,16 +118,6 @@ def _place_words(shallow: ShallowPass, page: StoredPage, reader: IsolatedProcess
     except (DocumentError, ExtraMissing, OSError, MemoryError, TookTooLong, WorkerDied) as error:
         log.warning("%s: no word can be shown on the page: %s", (*page.references, page.page_id)[0], error)
     return ()
-
-
-def _aspect(page: StoredPage, reference: str) -> float:
-    """The page's width over its height, by its thumbnail."""
-    if not page.thumbnail:
-        raise StoreError(
-            f"{reference} was stored without a thumbnail, so its shape is unknown; index its document again"
-        )
-    with Image.open(io.BytesIO(page.thumbnail)) as image:
-        return image.width / image.height
 
 
 Span = tuple[int, int]
