@@ -97,15 +97,6 @@ def test_an_adapter_gives_what_its_merged_model_gives(
     )
 
 
-def test_a_folder_brings_words_of_its_own(tmp_path: Path, colqwen: Built) -> None:
-    words = {"visual_prompt_prefix": "<|vision_start|><|image_pad|>page", "query_prefix": "find "}
-    encoder = load_encoder(build("colqwen2 on 2.5", tmp_path, **words).folder, device="cpu")
-    decode = colqwen.tokenizer.decode
-    assert decode(encoder.page_ids(3)) == "<|vision_start|><|image_pad|><|image_pad|><|image_pad|>page"
-    assert decode(encoder.query_ids("cats")) == "find cats" + 10 * "<|endoftext|>" + "\n"
-    assert encoder.origin.fingerprint != load_encoder(colqwen.folder, device="cpu").origin.fingerprint
-
-
 def test_a_folder_saved_by_the_published_processor_loads_as_it_was_saved(
     tmp_path: Path, colqwen: Built, pages: list[Image]
 ) -> None:
