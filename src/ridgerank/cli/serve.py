@@ -1,8 +1,11 @@
 """`ridgerank serve`: the reranker behind HTTP."""
 
 import re
+import signal
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -189,9 +192,6 @@ def _serve_on_ray(
     port: int,
 ) -> None:
     """Deploy, then wait until interrupted; the deployment ends with the command."""
-    import signal
-    from threading import Event
-
     from ridgerank.indexing.ray import connect_ray, plan_workers
     from ridgerank.serving.server import deploy
 
@@ -215,8 +215,6 @@ def _serve_on_ray(
 
 
 def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address
-
     try:
         return ip_address(host).is_loopback
     except ValueError:

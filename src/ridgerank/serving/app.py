@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Unpack
+from typing import Annotated, Any, Unpack
 
 import fastapi
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -34,13 +34,12 @@ from ridgerank.serving.http_errors import ApiError, page_not_found, shorten_word
 from ridgerank.serving.judging import Judging, example_queries
 from ridgerank.serving.metrics import OPERATIONS
 from ridgerank.serving.middleware import DOCS_PATH, RequestMiddleware
-from ridgerank.serving.service import Service, base_name, order_unread
+from ridgerank.serving.service import Answer, Service, base_name, order_unread
 from ridgerank.serving.stores import StoreState
 from ridgerank.store.page_filter import PageFilter
 from ridgerank.store.sidecar import calibrations_folder
 from ridgerank.version import __version__
 
-Answer = TypeVar("Answer")
 _ENCODING_SHARE = 0.5
 """Of a request's time: after it, no further text or image is encoded."""
 _ERRORS: dict[int | str, dict[str, Any]] = {

@@ -55,10 +55,8 @@ class Judging:
         judgement = Judgement(query, page_id, self._store.reference(page_id), grade, judge)
         try:
             if self._judgements.size() > MAX_BYTES:
-                full = (
-                    f"the record of judgements has {MAX_BYTES >> 20} MB, its most; calibrate with them, then"
-                )
-                raise ApiError(409, "read_only", f"{full} move it away")
+                full = f"the record of judgements has {MAX_BYTES >> 20} MB, its most; calibrate with them"
+                raise ApiError(409, "read_only", f"{full}, then move it away")
             self._judgements.add(judgement)
         except OSError as error:
             reason = error.strerror or type(error).__name__

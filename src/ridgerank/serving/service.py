@@ -36,7 +36,6 @@ from ridgerank.store.sidecar import recall_sources
 
 log = logging.getLogger(__name__)
 
-_UNREAD = "the model did not answer"
 PROBE_SECONDS = 5.0
 """Readiness reads the stores at most this often, unless a request has failed meanwhile."""
 _IMAGE_PIXELS = 2_000_000
@@ -398,7 +397,7 @@ def _overload(error: Exception) -> str | None:
 
 def order_unread(reranker: Reranker, found: CandidateList) -> RankingResult:
     """The order of a list by its own scores, without the model."""
-    [ranking] = reranker.rank_lists([replace(found, unread=_UNREAD)])
+    [ranking] = reranker.rank_lists([replace(found, unread="the model did not answer")])
     return RankingResult(0.0, 0, ranking, found)
 
 
