@@ -1,6 +1,7 @@
 """`ridgerank rank` writes what Python finds, to the last digit, and goes on after an interruption."""
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,10 @@ def test_an_interrupted_rank_says_how_to_go_on(
     folder: Path, run: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = folder / "interrupted.trec"
-    rank, calls = Reranker.rank, 0
+    rank, calls = Reranker.rank, count(1)
 
     def interrupted(self: Reranker, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
-        nonlocal calls
-        calls += 1
-        if calls == 3:
+        if next(calls) == 3:
             raise KeyboardInterrupt
         return rank(self, *arguments, **more)
 

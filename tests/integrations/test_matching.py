@@ -50,19 +50,16 @@ def test_a_document_that_names_no_page_is_pointed_out(reranker: Reranker) -> Non
         rank_documents(reranker, QUERY, [Document()], on_missing="error")
 
 
-@pytest.mark.parametrize(
-    ("metadata", "score"),
-    [
-        ({"score": 2}, 2.0),
-        ({"_score": 7.5}, 7.5),
-        ({"distance": 0.25}, -0.25),
-        ({"score": "high"}, None),
-        ({}, None),
-    ],
-)
-def test_scores_are_found_where_libraries_put_them(metadata: dict[str, object], score: float | None) -> None:
-    assert score_in(metadata) == score
-    assert score_in({"mine": 3.0, **metadata}, "mine") == 3.0
+def test_scores_are_found_where_libraries_put_them() -> None:
+    found: list[dict[str, object]] = [
+        {"score": 2},
+        {"_score": 7.5},
+        {"distance": 0.25},
+        {"score": "high"},
+        {},
+    ]
+    assert [score_in(metadata) for metadata in found] == [2.0, 7.5, -0.25, None, None]
+    assert score_in({"mine": 3.0, "score": 2}, "mine") == 3.0
 
 
 def test_images_that_cannot_be_read_say_so(reranker: Reranker) -> None:
