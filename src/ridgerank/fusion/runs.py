@@ -110,8 +110,14 @@ def fuse_runs(joined: JoinedRuns, weight: float | Sequence[float]) -> Run:
     first. Pages lacked by equally many are in the order of the first run that has them, the retriever's
     first, and then by the runs that do have them.
     """
-    weights, lists, present = _weights_per_run(weight, len(joined.scores)), joined.lists, joined.present
-    everywhere, scores, runs = present.all(axis=0), np.zeros(joined.lists.members), len(joined.scores)
+    lists, present, runs = joined.lists, joined.present, len(joined.scores)
+    if isinstance(weight, (int, float)):
+        if runs != 2:
+            raise ScoreError(f"one weight for {runs} runs, expected one number per run")
+        require_weight(weight)
+        weight = (1.0 - weight, weight)
+    weights = np.asarray(weight, dtype=np.float64)
+    everywhere, scores = present.all(axis=0), np.zeros(lists.members)
     if everywhere.any():
         shared = joined.complete()
         scores[everywhere] = fuse_many_scores(shared.scores, weights, shared.lists)
@@ -126,15 +132,6 @@ def fuse_runs(joined: JoinedRuns, weight: float | Sequence[float]) -> Run:
     steps = lists.positions() - lists.repeat(fused_pages) + 1.0  # lower tiers count down from the lowest
     final = np.where(fused, ordered, lists.repeat(lowest) - steps)
     return Run(joined.queries, joined.vocabulary, lists, joined.codes[order], final)
-
-
-def _weights_per_run(weight: float | Sequence[float], runs: int) -> Floats:
-    if not isinstance(weight, (int, float)):
-        return np.asarray(weight, dtype=np.float64)
-    if runs != 2:
-        raise ScoreError(f"one weight for {runs} runs, expected one number per run")
-    require_weight(weight)
-    return np.array([1.0 - weight, weight])
 
 
 def _fuse_present(joined: JoinedRuns, weights: Floats) -> Floats:

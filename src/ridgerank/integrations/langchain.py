@@ -8,14 +8,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
 from ridgerank.documents.sources import chunk_page_names
-from ridgerank.integrations.matching import (
-    PAGE_KEY,
-    RELEVANCE_KEY,
-    page_metadata,
-    rank_documents,
-    retrieve_pages,
-    score_in,
-)
+from ridgerank.integrations import matching
 from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.reranker.reranker import CANDIDATES, Reranker
 
@@ -40,11 +33,15 @@ class PageRetriever(BaseRetriever):  # type: ignore[misc]
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        retrieved = retrieve_pages(
+        retrieved = matching.retrieve_pages(
             self.reranker, query, k=k or self.k, candidates=self.candidates, min_score=self.min_score
         )
         return [
-            Document(page_content=text, metadata=page_metadata(page, first_page=FIRST_PAGE), id=page.page_id)
+            Document(
+                page_content=text,
+                metadata=matching.page_metadata(page, first_page=FIRST_PAGE),
+                id=page.page_id,
+            )
             for page, text in retrieved
         ]
 
@@ -62,7 +59,7 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
 
     reranker: Reranker
     top_n: int | None = None
-    page_key: str = PAGE_KEY
+    page_key: str = matching.PAGE_KEY
     score_key: str | None = None
     first_page: int = FIRST_PAGE
     retriever: str | None = None
@@ -80,15 +77,15 @@ class PageCompressor(BaseDocumentCompressor):  # type: ignore[misc]
                     document.page_content,
                 ),
                 document.page_content,
-                score=score_in(document.metadata, self.score_key),
+                score=matching.score_in(document.metadata, self.score_key),
             )
             for document in documents
         ]
-        ranking = rank_documents(
+        ranking = matching.rank_documents(
             self.reranker, query, pages, top_k=self.top_n, order="retriever", retriever=self.retriever
         )
         return [_with_score(documents[index], page.relevance_score) for index, page in ranking]
 
 
 def _with_score(document: Document, score: float) -> Document:
-    return document.model_copy(update={"metadata": {**document.metadata, RELEVANCE_KEY: score}})
+    return document.model_copy(update={"metadata": {**document.metadata, matching.RELEVANCE_KEY: score}})

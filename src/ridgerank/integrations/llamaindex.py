@@ -6,13 +6,7 @@ from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithS
 
 from ridgerank.documents.sources import chunk_page_names
 from ridgerank.errors import QueryError
-from ridgerank.integrations.matching import (
-    PAGE_KEY,
-    image_loader,
-    page_metadata,
-    rank_documents,
-    retrieve_pages,
-)
+from ridgerank.integrations import matching
 from ridgerank.reranker.candidates import Document
 from ridgerank.reranker.reranker import CANDIDATES, Reranker
 
@@ -39,7 +33,7 @@ class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]
         self.min_score = min_score
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        retrieved = retrieve_pages(
+        retrieved = matching.retrieve_pages(
             self.reranker,
             query_bundle.query_str,
             k=self.similarity_top_k,
@@ -48,7 +42,9 @@ class PageNodeRetriever(BaseRetriever):  # type: ignore[misc]
         )
         return [
             NodeWithScore(
-                node=TextNode(id_=page.page_id, text=text, metadata=page_metadata(page, first_page=1)),
+                node=TextNode(
+                    id_=page.page_id, text=text, metadata=matching.page_metadata(page, first_page=1)
+                ),
                 score=page.relevance_score,
             )
             for page, text in retrieved
@@ -66,7 +62,7 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
 
     reranker: Reranker
     top_n: int | None = None
-    page_key: str = PAGE_KEY
+    page_key: str = matching.PAGE_KEY
     retriever: str | None = None
 
     @classmethod
@@ -80,7 +76,7 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         if query_bundle is None:
             raise QueryError("nodes without a query; pass query_bundle or query_str")
         documents = [self._document(scored.node, scored.score) for scored in nodes]
-        ranking = rank_documents(
+        ranking = matching.rank_documents(
             self.reranker,
             query_bundle.query_str,
             documents,
@@ -94,5 +90,5 @@ class PagePostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         content = node.get_content(metadata_mode=MetadataMode.NONE)
         chunk_names = chunk_page_names(node.metadata)
         names = (node.metadata.get(self.page_key), *chunk_names, node.node_id, content)
-        image = image_loader(node.image, node.image_path) if isinstance(node, ImageNode) else None
+        image = matching.image_loader(node.image, node.image_path) if isinstance(node, ImageNode) else None
         return Document(names, content, image, score)

@@ -9,12 +9,7 @@ from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults, Result
 
 from ridgerank.errors import ScoreError
-from ridgerank.integrations.matching import (
-    PAGE_KEY,
-    image_loader,
-    rank_documents,
-    score_in,
-)
+from ridgerank.integrations import matching
 from ridgerank.reranker.candidates import Document as RankedDocument
 from ridgerank.reranker.reranker import Reranker
 
@@ -34,7 +29,7 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
         self,
         reranker: Reranker,
         *,
-        page_key: str = PAGE_KEY,
+        page_key: str = matching.PAGE_KEY,
         score_key: str | None = None,
         retriever: str | None = None,
     ) -> None:
@@ -53,7 +48,9 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
         """Rank documents, best first, with ranks from 1 and scores from 0 to 1."""
         documents = _to_documents(docs, doc_ids, metadata)
         pages = [self._document(document) for document in documents]
-        ranking = rank_documents(self.reranker, query, pages, order="retriever", retriever=self.retriever)
+        ranking = matching.rank_documents(
+            self.reranker, query, pages, order="retriever", retriever=self.retriever
+        )
         results = [
             Result(document=documents[index], score=page.relevance_score, rank=rank)
             for rank, (index, page) in enumerate(ranking, start=1)
@@ -64,13 +61,15 @@ class PageRanker(BaseRanker):  # type: ignore[misc]
         """The readout's score of one page: a fused score needs other pages to compare with."""
         [document] = _to_documents(doc, None, None)
         pages = [self._document(document)]
-        [(_, page)] = rank_documents(self.reranker, query, pages, weight=1.0, on_missing="error")
+        [(_, page)] = matching.rank_documents(self.reranker, query, pages, weight=1.0, on_missing="error")
         return page.readout_score
 
     def _document(self, document: Document) -> RankedDocument:
         names = (document.metadata.get(self.page_key), document.doc_id, document.text)
-        image = image_loader(document.base64, document.image_path)
-        return RankedDocument(names, document.text, image, score_in(document.metadata, self.score_key))
+        image = matching.image_loader(document.base64, document.image_path)
+        return RankedDocument(
+            names, document.text, image, matching.score_in(document.metadata, self.score_key)
+        )
 
 
 def _to_documents(

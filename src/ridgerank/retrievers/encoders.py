@@ -16,24 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from PIL.Image import Image
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    AutoTokenizer,
-    BaseImageProcessor,
-    BatchFeature,
-    ColPaliForRetrieval,
-    ColQwen2ForRetrieval,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    ProcessorMixin,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLModel,
-)
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
@@ -114,9 +102,9 @@ class MultiVectorEncoder(ABC):
     def __init__(
         self,
         source: str,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
-        image_processor: BaseImageProcessor,
+        model: transformers.PreTrainedModel,
+        tokenizer: transformers.PreTrainedTokenizerFast,
+        image_processor: transformers.BaseImageProcessor,
         prompt: EncoderPrompt,
     ) -> None:
         """Take a model in evaluation mode, on its device, with its tokenizer and PIL image processor."""
@@ -127,7 +115,7 @@ class MultiVectorEncoder(ABC):
         self._plain = Tokenizer.from_str(self._backend.to_str())
         self._plain.encode_special_tokens = True  # text of a query never becomes a control token
         self._image_processor = image_processor
-        self._vlm: PreTrainedModel = getattr(model, "vlm", model)
+        self._vlm: transformers.PreTrainedModel = getattr(model, "vlm", model)
         own = hasattr(model, "custom_text_proj")
         self._projection: nn.Linear = model.custom_text_proj if own else model.embedding_proj_layer
         self._prompt = prompt
@@ -203,7 +191,7 @@ class MultiVectorEncoder(ABC):
         projected: Tensor = self._projection(states.to(self._projection.weight.dtype))
         return projected
 
-    def _process(self, image: Image) -> BatchFeature:
+    def _process(self, image: Image) -> transformers.BatchFeature:
         try:
             return self._image_processor(images=[image], return_tensors="pt").to(self.device)
         except ValueError as error:
@@ -221,12 +209,14 @@ def _unit(states: Tensor) -> Tensor:
 class ColPali(MultiVectorEncoder):
     """ColPali-v1.3 and its kin."""
 
-    model_class = ColPaliForRetrieval
+    model_class = transformers.ColPaliForRetrieval
     image_processor_class = SiglipImageProcessorPil
 
     @staticmethod
     def prompt(
-        model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, settings: Mapping[str, Any]
+        model: transformers.PreTrainedModel,
+        tokenizer: transformers.PreTrainedTokenizerFast,
+        settings: Mapping[str, Any],
     ) -> EncoderPrompt:
         """The words of transformers' `ColPaliProcessor`; a folder may bring its own."""
         bos, image_id = tokenizer.bos_token, model.config.vlm_config.image_token_id
@@ -257,14 +247,17 @@ class ColPali(MultiVectorEncoder):
 class ColQwen2(MultiVectorEncoder):
     """ColQwen2-v1.0, and folders of its class: an image is a grid, with positions on three axes."""
 
-    model_class = ColQwen2ForRetrieval
+    model_class = transformers.ColQwen2ForRetrieval
     image_processor_class = Qwen2VLImageProcessorPil
     query_end = "\n"
     """Follows the filler tokens."""
 
     @classmethod
     def prompt(
-        cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, settings: Mapping[str, Any]
+        cls,
+        model: transformers.PreTrainedModel,
+        tokenizer: transformers.PreTrainedTokenizerFast,
+        settings: Mapping[str, Any],
     ) -> EncoderPrompt:
         """The words these models were trained with; a folder may bring its own."""
         image_id = getattr(model.config, "vlm_config", model.config).image_token_id
@@ -304,17 +297,17 @@ class ColQwen25(ColQwen2):
     query_end = ""
 
 
-class ProjectedQwen25(Qwen2_5_VLModel):  # type: ignore[misc]
+class ProjectedQwen25(transformers.Qwen2_5_VLModel):  # type: ignore[misc]
     """Qwen2.5-VL without its language head, and the projection under the name it was published with."""
 
-    def __init__(self, config: Qwen2_5_VLConfig) -> None:
+    def __init__(self, config: transformers.Qwen2_5_VLConfig) -> None:
         super().__init__(config)
         self.custom_text_proj = nn.Linear(config.text_config.hidden_size, _ADAPTED_DIM)
         self.post_init()
 
 
 def load_adapted_model(
-    source: str, base: str, config: PreTrainedConfig, *, dtype: torch.dtype
+    source: str, base: str, config: transformers.PreTrainedConfig, *, dtype: torch.dtype
 ) -> ProjectedQwen25:
     """Load the base an adapter was made for, and the adapter on it; a part without weights is an error."""
     model: ProjectedQwen25
@@ -348,9 +341,9 @@ def load_encoder(
     device, dtype = placement(device, dtype)
     try:
         with reading("its tokenizer (tokenizer.json, tokenizer_config.json)", source):
-            tokenizer = AutoTokenizer.from_pretrained(source, **NO_CODE)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(source, **NO_CODE)
         with reading("its settings (config.json, adapter_config.json, processor_config.json)", source):
-            settings, _ = ProcessorMixin.get_processor_dict(source)
+            settings, _ = transformers.ProcessorMixin.get_processor_dict(source)
             adapter_base = find_adapter_base(source)
             base = adapter_base or source
             _, config = load_config(base)
