@@ -27,10 +27,19 @@ def test_quiet_before_or_after_the_command_leaves_only_the_data(world: Path) -> 
     assert "not together" in invoke(*fuse, "-q", "-v", code=2).output
 
 
-def test_the_store_may_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_may_come_from_the_environment_and_a_tilde_after_an_equals_sign_is_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RIDGERANK_STORE", str(tmp_path / "elsewhere"))
-    with pytest.raises(StoreError, match=r"no page store at .*elsewhere"):
-        invoke("search", "some words")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for words, named in (
+        ([], f"{tmp_path}/elsewhere"),
+        (["--store=~/pages"], f"{tmp_path}/pages"),
+        (["--store=~nobody-here/pages"], "~nobody-here/pages"),
+    ):
+        with pytest.raises(StoreError, match=f"no page store at {named}"):
+            invoke("search", *words, "some words")
+    assert local_root("~/pages") == tmp_path / "pages"
 
 
 def test_without_a_terminal_progress_is_a_line_now_and_then(
@@ -101,14 +110,3 @@ def test_options_that_do_not_fit_together_are_refused(folder: Path, monkeypatch:
     for option in ("--run", "--qrels"):
         said = invoke("calibrate", option, "q.trec", "--store", "store", code=2).output
         assert "needed by --qrels and --run" in " ".join(said.replace("│", " ").split())
-
-
-def test_a_tilde_after_an_equals_sign_is_the_home_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(StoreError, match=f"no page store at {tmp_path}/pages"):
-        invoke("search", "--store=~/pages", "some words")
-    with pytest.raises(StoreError, match="no page store at ~nobody-here/pages"):
-        invoke("search", "--store=~nobody-here/pages", "some words")
-    assert local_root("~/pages") == tmp_path / "pages"

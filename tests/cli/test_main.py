@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ridgerank.version import __version__
 from tests.cli.commands import RUN, run_process
 
 
 def test_the_version_is_printed() -> None:
-    from ridgerank.version import __version__
-
     assert run_process("--version").stdout == f"ridgerank {__version__}\n"
-    as_module = [sys.executable, "-m", "ridgerank", "--version"]
-    assert subprocess.check_output(as_module, text=True) == f"ridgerank {__version__}\n"
 
 
 def test_an_error_is_one_line(tmp_path: Path) -> None:
