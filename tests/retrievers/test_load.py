@@ -87,7 +87,7 @@ def test_a_retriever_of_another_package_is_found_by_its_name(uri: str, tmp_path:
     page = (Path(__file__).parents[2] / "docs/retrievers.md").read_text()
     section = page[page.index("## Another retriever") :]
     [project] = re.findall(r"```toml\n(.*?)```", section, flags=re.S)
-    module = re.findall(r"```python\n(.*?)```", section, flags=re.S)[0]
+    [module] = re.findall(r"```python\n(import numpy.*?)```", section, flags=re.S)
     [(name, target)] = tomllib.loads(project)["project"]["entry-points"]["ridgerank"].items()
     (tmp_path / f"{target}.py").write_text(module)
     (tmp_path / f"{target}-1.0.dist-info").mkdir()
