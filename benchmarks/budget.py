@@ -2,7 +2,6 @@
 
     python -m benchmarks.budget               # lines, files and words, exits with 1 if one exceeds its budget
     python -m benchmarks.budget --concepts    # also counts records, commands, options and small modules
-    python -m benchmarks.budget --search STORE "some query"   # the modules that a second search runs through
 
 Only files that git tracks are counted. Without git, every file in the folders is.
 """
@@ -15,7 +14,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "benchmarks", "experiments", "miniature", "docs")
@@ -27,12 +25,7 @@ def main() -> None:
     """Print the table, and what is too large."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--concepts", action="store_true")
-    parser.add_argument("--search", nargs=2, metavar=("STORE", "QUERY"))
     arguments = parser.parse_args()
-    if arguments.search:
-        modules = searched_modules(*arguments.search)
-        print("\n".join([*modules, f"{len(modules)} modules"]))
-        return
     budget = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ridgerank"]["budget"]
     sizes = measure_sizes(ROOT, tracked_files(ROOT), budget)
     print_rows([("name", "now", "budget"), *((name, sizes[name], budget[name]) for name in sizes)])
@@ -106,26 +99,6 @@ def count_concepts(root: Path) -> dict[str, int]:
         "records that hold storage settings": sum(map(holds_storage_settings, classes)),
         f"modules < {SMALL_MODULE} lines, one importer": len(single_importer_modules(root / "src", modules)),
     }
-
-
-def searched_modules(store: str, query: str) -> list[str]:
-    """The modules of the package with a function that runs during a second search."""
-    from ridgerank import Reranker
-
-    names = set[str]()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            names.add(str(frame.f_globals.get("__name__", "")))
-
-    with Reranker.open(store) as reranker:
-        reranker.search(f"first {query}")
-        sys.setprofile(note)
-        try:
-            reranker.search(query)
-        finally:
-            sys.setprofile(None)
-    return sorted(name for name in names if name.split(".")[0] == "ridgerank")
 
 
 def is_dataclass_decorator(decorator: ast.expr) -> bool:
