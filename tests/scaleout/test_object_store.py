@@ -101,7 +101,7 @@ def test_a_calibration_in_a_bucket_is_the_one_of_a_folder(bucket: str, local: st
     np.testing.assert_allclose(there.readout.vector, here.readout.vector, rtol=1e-12)
     assert there.weight.weight == pytest.approx(here.weight.weight, rel=1e-12)
     names = set(lance_dataset.RemoteFolder(bucket, "calibrations").names())
-    assert names == {"default.json", "default.png", "default.safetensors", "margins.jsonl"}
+    assert names == {"default.json", "default.png", "default.safetensors", "margins.jsonl", "states.npz"}
 
 
 def test_a_bucket_ranks_as_a_folder_does(bucket: str, local: str, small_backbone: Backbone) -> None:
