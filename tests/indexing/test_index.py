@@ -56,9 +56,15 @@ def names(store: Path) -> list[str]:
     return sorted(name for row in contents(store).values() for name in row[0])
 
 
-def test_a_second_run_encodes_only_what_is_new(tmp_path: Path, small_backbone: Backbone) -> None:
+def test_a_second_run_encodes_only_what_is_new(
+    tmp_path: Path, small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, fit = [0.0], encode.PageEncoder.fit
+    monkeypatch.setattr("time.perf_counter", lambda: clock[-1])
+    monkeypatch.setattr(encode.PageEncoder, "fit", lambda *given: (clock.append(9.0), fit(*given))[1])
     write_pdf(tmp_path / "in/a.pdf", pages=3)
-    index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    first = index([tmp_path / "in"], tmp_path / "store", small_backbone)
+    assert first.seconds == 9.0, "the pages that the basis is fitted on take time, too"
     before = contents(tmp_path / "store")
     assert names(tmp_path / "store") == ["a.pdf#1", "a.pdf#2", "a.pdf#3"]
     write_pdf(tmp_path / "in/b.pdf", pages=2, seed=1)

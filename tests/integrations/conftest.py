@@ -26,7 +26,6 @@ def scan(text: str) -> Image.Image:
 
 
 def png(image: Image.Image) -> bytes:
-    """The image as the bytes of a file."""
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()

@@ -62,7 +62,6 @@ def ranking_of(job: Job, *, seconds: float = SECONDS) -> RankingResult:
 
 
 def search(reranker: Reranker, query: str, k: int) -> Work:
-    """A search, as the service makes it."""
     return Work(reranker, query, k, lambda _: reranker.retrieve([query], k=k)[0])
 
 

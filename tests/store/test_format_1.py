@@ -48,7 +48,6 @@ def test_a_store_of_the_first_format_opens_ranks_and_is_extended(tmp_path: Path)
 
 
 def make() -> None:
-    """Write the fixture."""
     shutil.rmtree(FIXTURE, ignore_errors=True)
     backbone = load_backbone("miniature/weights/mini-qwen", device="cpu")
     document = write_pdf(FIXTURE / "first.pdf", pages=2)

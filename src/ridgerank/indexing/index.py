@@ -147,8 +147,8 @@ def index_documents(
     processes = min(8, usable_cores()) if processes is None else processes  # 0 leaves files to this process
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     batch_pages = batch_pages or describe_encoding(page_encoder).batch_pages
-    listing, sampled = None, EncodedPages()
-    lost: list[Failure] = []
+    listing, sampled, lost = None, EncodedPages(), list[Failure]()
+    start = time.perf_counter()
     if page_encoder.needs_basis:
         listing = list_new_documents(paths, progress, processes)
         numbered = sample_batches(listing, batch_pages)
@@ -177,7 +177,7 @@ def index_documents(
     if lineage is not None:
         remember_place(lineage, backbone.name)
     _begin_store(str(store), backbone)
-    return report
+    return replace(report, seconds=time.perf_counter() - start)
 
 
 def _begin_store(store: str, backbone: Backbone, processes: int | None = None) -> None:
