@@ -18,7 +18,6 @@ SETTLED = "return !document.querySelector('#after li[style*=translate]')"
 
 
 class PageUnderTest:
-
     def __init__(self, driver: Driver, address: str) -> None:
         self.driver = driver
         self.address = address

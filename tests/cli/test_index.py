@@ -266,7 +266,6 @@ def text_model(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
 
 
 def index_text(folder: Path, model: Backbone, store: str, *more: object) -> str:
-    """What the command says of twenty pages of text."""
     if not (folder / "docs").exists():
         write_reports(folder / "docs", pages=20)
     words = (folder / "docs", "--store", folder / store, "--backbone", model.name)

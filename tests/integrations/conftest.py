@@ -56,7 +56,6 @@ def reranker(uri: str, small_backbone: Backbone) -> Iterator[Reranker]:
 
 @pytest.fixture
 def new_scan(tmp_path: Path) -> Path:
-    """An image file of a page that is in no store."""
     path = tmp_path / "new.png"
     path.write_bytes(png(scan("a page in no store")))
     return path

@@ -56,7 +56,6 @@ def reranker(uri: str, small_backbone: Backbone) -> Iterator[Reranker]:
 
 
 def essence(ranking: Ranking) -> list[tuple[object, ...]]:
-    """All of a ranking but the time it took."""
     return [
         (page.rank, page.retriever_rank, page.page_id, page.fused_score, page.readout_score)
         for page in ranking.pages

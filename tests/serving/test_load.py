@@ -244,7 +244,6 @@ SEARCH = {"query": QUERY, "k": 6, "top_n": 6, "on_overload": "retriever"}
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that fails whenever it is asked."""
     rank_lists = Reranker.rank_lists
 
     def fail(reranker: Reranker, lists: Sequence[CandidateList], **more: Any) -> Any:  # noqa: ANN401
