@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 HEAVY_TOKENS = 16_384
 """Query tokens times candidates from which a job is ranked alone, after the others of its batch."""
-_NEWEST = 0.2
-"""The share of the last batch in the average of what a candidate takes."""
 
 
 class CallerLeftError(ApiError):
@@ -137,7 +135,7 @@ class Engine:
             if self._requests and all(work.order is not None for work in works):
                 ahead = [job.work for job in (*self._running, *self._waiting)]
                 needed = self._page_seconds * sum(work.candidates for work in (*ahead, *works))
-                if needed > seconds:
+                if 1.5 * needed > seconds:  # what comes too late was computed in vain
                     busy = f"the model is busy for {needed:.1f} s, longer than the request allows"
                     raise ApiError(429, "overloaded", busy, retry_after=1)
             jobs = [Job(work, request, size) for work, size in zip(works, sizes, strict=True)]
@@ -188,7 +186,7 @@ class Engine:
                     self._finish(jobs)
             if not any(job.abandoned for job in jobs):
                 last = (time.perf_counter() - start) / max(1, sum(job.work.candidates for job in jobs))
-                self._page_seconds += (last - self._page_seconds) * (_NEWEST if self._page_seconds else 1.0)
+                self._page_seconds += (last - self._page_seconds) * (0.2 if self._page_seconds else 1.0)
 
     def _take_batch(self) -> list[Job]:
         """Wait for jobs and take them; none once the engine closes and the queue is empty."""
