@@ -103,7 +103,6 @@ def train_tokenizer(control: list[str], plain_added: list[str]) -> PreTrainedTok
 
 
 def text_settings(tokenizer: PreTrainedTokenizerFast, **more: object) -> dict[str, Any]:
-    """The decoder's configuration."""
     return {
         "hidden_size": WIDTH,
         "intermediate_size": 96,

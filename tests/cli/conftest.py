@@ -51,7 +51,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Path
 
 @pytest.fixture(scope="session")
 def reranker(folder: Path, small_backbone: Backbone) -> Iterator[Reranker]:
-    """That store, opened in Python."""
     with Reranker.open(str(folder / "store"), backbone=small_backbone) as opened:
         yield opened
 
@@ -78,7 +77,6 @@ def run(folder: Path, reranker: Reranker) -> dict[str, list[tuple[str, float]]]:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three simulated runs and their qrels."""
     folder = tmp_path_factory.mktemp("world")
     simulate(World(), queries=40, seed=0).write(folder)
     return folder

@@ -45,12 +45,10 @@ def pdf(pages: Sequence[tuple[str, str]], *, trailer: str = "", more: Sequence[s
 
 
 def numbered_pdf(count: int, *, title: str = "report") -> bytes:
-    """A PDF whose pages say which they are."""
     return pdf([page(f"{title} page {number}") for number in range(1, count + 1)])
 
 
 def encrypted_pdf(*, security_handler: str = "Standard") -> bytes:
-    """A PDF whose password nobody knows."""
     encrypt = (
         f"<< /Filter /{security_handler} /V 1 /R 2 /Length 40 /P -44 /O <{'5a' * 32}> /U <{'a5' * 32}> >>"
     )

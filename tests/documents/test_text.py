@@ -150,8 +150,6 @@ def test_every_word_of_the_text_is_placed_where_it_is_printed(tmp_path: Path, ro
 
 
 class Printed(Recognizer):
-    """Finds one line in every image."""
-
     def __init__(self) -> None: ...
 
     def lines(self, image: object) -> list[TextBox]:

@@ -20,7 +20,6 @@ def index(path: Path, store: Path, backbone: Backbone, **options: Any) -> IndexR
 
 
 def page_ids(store: Path) -> dict[str, str]:
-    """Reference → page id."""
     with PageStore.open(store) as opened:
         pages = opened.pages(opened.page_ids())
     assert all(page.references for page in pages)  # no page without a name

@@ -19,7 +19,6 @@ QUERY = "revenue in 2023"
 
 
 def scan(text: str) -> Image.Image:
-    """A page that never was in a PDF."""
     image = Image.new("RGB", (200, 260), "white")
     ImageDraw.Draw(image).text((20, 20), text, fill="black")
     return image

@@ -13,7 +13,6 @@ def colqwen(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="session")
 def encoder(colqwen: Built) -> MultiVectorEncoder:
-    """That model, loaded."""
     return load_encoder(colqwen.folder, device="cpu")
 
 
