@@ -126,7 +126,7 @@ class Engine:
         """Admit the works of one request, or refuse all of them; `pair_tokens` says how much each takes.
 
         If each has an order without the model, they are refused unless the model is free or should have done
-        them in `seconds`.
+        them well within `seconds`.
         """
         request = object()
         sizes = pair_tokens or [0] * len(works)
@@ -136,7 +136,7 @@ class Engine:
                 ahead = [job.work for job in (*self._running, *self._waiting)]
                 needed = self._page_seconds * sum(work.candidates for work in (*ahead, *works))
                 if 1.5 * needed > seconds:  # what comes too late was computed in vain
-                    busy = f"the model is busy for {needed:.1f} s, longer than the request allows"
+                    busy = f"the model is busy for about {needed:.1f} s and may be late for this request"
                     raise ApiError(429, "overloaded", busy, retry_after=1)
             jobs = [Job(work, request, size) for work, size in zip(works, sizes, strict=True)]
             self._waiting += jobs
